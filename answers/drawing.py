@@ -23,15 +23,9 @@ _FONT_SHARE = 1 / 30  # of the photo's shorter side
 
 
 def draw_boxes(photo: bytes, boxes: Sequence[ScoredBox], colours: Mapping[str, Colour]) -> bytes:
-    """Return a PNG file of the upright photo with boxes, labels and scores.
+    """Return a PNG file of the upright photo with boxes, labels and scores; `boxes` are best first.
 
-    Args:
-        photo: an image file.
-        boxes: in the photo, best first.
-        colours: of labels; others have one that is the same in every photo.
-
-    Raises:
-        ValueError: Pillow cannot read the photo.
+    Labels without a colour have one that is the same in every photo. Raises ValueError if Pillow cannot read the photo.
     """
     image = _open_upright(photo)
     canvas, font = ImageDraw.Draw(image), _font(image)
@@ -55,15 +49,9 @@ def draw_map(
 ) -> bytes:
     """Return a PNG file of the upright photo under its translucent map, with a legend of its classes below.
 
-    Args:
-        photo: an image file.
-        class_ids: of its pixels, uint8 [height, width].
-        labels: by class id.
-        shares: label to its share of the pixels, 0 to 1.
-        colours: of labels; others have one that depends on their class id.
-
-    Raises:
-        ValueError: Pillow cannot read the photo, or the map has another size.
+    `class_ids` is uint8 [height, width]; `labels` are by class id; `shares` are of the pixels, 0 to 1. Labels without a
+    colour have one that depends on their class id. Raises ValueError if Pillow cannot read the photo, or the map has
+    another size.
     """
     image = _open_upright(photo)
     if class_ids.shape != (image.height, image.width):

@@ -36,10 +36,8 @@ def encode_images(images: Sequence[bytes]) -> dict[str, np.ndarray]:
 def read_image(image: Image) -> bytes | np.ndarray:
     """Return an image as an encoded image file, or as the array that it is.
 
-    Raises:
-        OSError: the file cannot be read.
-        TypeError: it is of another type.
-        ValueError: it is a URL, an array of another dtype or shape, or a Pillow image of floats or out of 16 bits.
+    Raises TypeError for another type, and ValueError for a URL, an array of another dtype or shape, and a Pillow image
+    of floats or out of 16 bits.
     """
     if isinstance(image, bytes):
         return image
@@ -70,11 +68,7 @@ def read_image(image: Image) -> bytes | np.ndarray:
 
 
 def encode_png(array: np.ndarray) -> bytes:
-    """Return an array, uint8 [height, width, 3], as a PNG file.
-
-    Raises:
-        MissingPackageError: the extra `draw` is not installed.
-    """
+    """Return an array, uint8 [height, width, 3], as a PNG file. Needs the extra `draw`."""
     with naming_extras("an image as an array", "draw"):
         from PIL import Image
     return _encode_pillow(Image.fromarray(np.ascontiguousarray(array)))

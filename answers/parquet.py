@@ -40,12 +40,7 @@ SCHEMAS = {task: pa.schema([_FIELDS[name] for name in columns]) for task, column
 
 
 def read_rows(path: Path) -> Iterator[Row]:
-    """Read the rows of a file that `write_rows` wrote.
-
-    Raises:
-        ValueError: the file has other columns, or is damaged.
-        OSError: it cannot be read.
-    """
+    """Read the rows of a file that `write_rows` wrote. Raises ValueError for other columns, or damage."""
     try:
         with pq.ParquetFile(path) as file:
             if not any(file.schema_arrow.equals(schema) for schema in SCHEMAS.values()):
@@ -59,11 +54,7 @@ def read_rows(path: Path) -> Iterator[Row]:
 
 
 def write_rows(rows: Iterable[Row], path: Path, task: str) -> None:
-    """Write the rows of a task to a file, group by group.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Write the rows of a task to a file, group by group."""
     rows = iter(rows)
     with pq.ParquetWriter(path, SCHEMAS[task]) as writer:
         while group := list(islice(rows, _ROWS_PER_GROUP)):

@@ -34,17 +34,10 @@ def make_photo_rows(
 ) -> list[Row]:
     """Read photos, send them in one request, and return their rows.
 
+    There must be no more of them than fit into one request.
+
     If the request is refused, each photo is sent on its own; one that is refused again gets a row with the reason.
-
-    Args:
-        photos: at most as many as fit into one request.
-        predict: runs `signature` on images.
-        task: reads its outputs.
-        model: name of the model.
-        signature: name of the signature.
-
-    Raises:
-        ClientError: `predict` raised an error that does not depend on the photos.
+    ClientErrors that do not depend on the photos are raised. `predict` runs `signature` on images.
     """
     contents = [_read(photo, task) for photo in photos]
     results = iter(_run([content for content in contents if isinstance(content, bytes)], predict, task))

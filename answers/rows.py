@@ -48,11 +48,7 @@ def to_json(value: Any) -> str:
 
 
 def parse_row(line: bytes) -> Row:
-    """Return the row in a JSON object of `to_json`.
-
-    Raises:
-        ValueError: it is not a row.
-    """
+    """Return the row in a JSON object of `to_json`. Raises ValueError if it is not a row."""
     try:
         row = _parse_json(line)
     except RecursionError as exc:
@@ -66,8 +62,7 @@ def parse_row(line: bytes) -> Row:
 def find_task_name(columns: Iterable[str], columns_by_task: Mapping[str, Sequence[str]] = COLUMNS) -> str:
     """Return the task of a row, or of the columns of rows; pass `CSV_COLUMNS` for those of a CSV file.
 
-    Raises:
-        ValueError: no task has exactly these columns.
+    Raises ValueError if no task has exactly these columns.
     """
     for task, names in columns_by_task.items():
         if list(names) == list(columns):
@@ -84,11 +79,7 @@ def csv_cells(row: Row) -> list[Any]:
 
 
 def parse_csv_cells(task: str, cells: Sequence[str]) -> Row:
-    """Return the row of the CSV cells of a task; that of a classifier has the best class only.
-
-    Raises:
-        ValueError: the cells are not those of a row.
-    """
+    """Return the row of the CSV cells of a task; that of a classifier has the best class only."""
     texts = {name: cell or None for name, cell in zip(CSV_COLUMNS[task], cells, strict=True)}
     ok = {"True": True, "False": False}.get(texts.pop("ok") or "")
     if ok is None or texts["image"] is None:

@@ -21,15 +21,10 @@ REGRESS_SIGNATURE = "regress"
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """The declaration of one input or output.
+    """The declaration of one input or output."""
 
-    Attributes:
-        dtype: element type; None for types whose values cannot be sent, such as a resource.
-        shape: sizes of the axes, -1 for any; None if the rank is unknown.
-    """
-
-    dtype: DType | None
-    shape: tuple[int, ...] | None
+    dtype: DType | None  # None for types whose values cannot be sent, such as a resource
+    shape: tuple[int, ...] | None  # -1 for any size; None if the rank is unknown
 
     def __str__(self) -> str:
         sizes = "…" if self.shape is None else ",".join("?" if size < 0 else str(size) for size in self.shape)
@@ -50,31 +45,21 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class Signature:
-    """One signature of one version.
+    """One signature of one version."""
 
-    Attributes:
-        title: its name, model and version, for error messages.
-        inputs: alias to declaration.
-        outputs: alias to declaration.
-        optional: aliases of the inputs that have a default.
-        has_scalars: whether a row may be a scalar. Triton has none: a row is then [1] instead.
-    """
-
-    title: str
+    title: str  # name, model and version, for error messages
     inputs: Mapping[str, TensorSpec]
     outputs: Mapping[str, TensorSpec]
-    optional: frozenset[str]
-    has_scalars: bool = True
+    optional: frozenset[str]  # inputs that have a default
+    has_scalars: bool = True  # whether a row may be a scalar; in Triton it is [1] instead
 
     def fit(self, tree: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Return the inputs in `tree` (see `wire.trees`) as arrays by alias.
 
         Arrays keep their element types. Python numbers are converted to the declared type if it can represent them.
-        Without scalars, an array that only lacks a last axis of size 1 gets it.
-
-        Raises:
-            RequestRefusedError: INVALID_ARGUMENT if names, element types or shapes do not match the signature.
-            ValueError, TypeError: a value is not an array, or has no name.
+        Without scalars, an array that only lacks a last axis of size 1 gets it. Raises RequestRefusedError if names,
+        element types or shapes do not match the signature, and ValueError or TypeError for a value that is not an
+        array.
         """
         leaves = trees.flatten(tree, self.inputs.keys())
         arrays = {alias: as_array(alias, value, self.inputs.get(alias)) for alias, value in leaves.items()}
@@ -96,24 +81,14 @@ class Signature:
 
 @dataclass(frozen=True)
 class Signatures:
-    """All signatures of one version.
+    """All signatures of one version."""
 
-    Attributes:
-        title: model and version, for error messages.
-        version: version number; None if the metadata do not contain it.
-        by_name: name to signature.
-    """
-
-    title: str
-    version: int | None
+    title: str  # model and version, for error messages
+    version: int | None  # None if the metadata do not contain it
     by_name: Mapping[str, Signature]
 
     def find(self, name: str) -> Signature:
-        """Return the signature with this name.
-
-        Raises:
-            RequestRefusedError: FAILED_PRECONDITION, the code that servers send, if it does not exist.
-        """
+        """Return the signature with this name; the error has FAILED_PRECONDITION, the code that servers send."""
         if name not in self.by_name:
             names = ", ".join(f'"{known}"' for known in sorted(self.by_name) if not known.startswith("__")) or "none"
             raise RequestRefusedError(
@@ -123,11 +98,7 @@ class Signatures:
 
 
 def read_signatures(document: Mapping[str, Any]) -> Signatures:
-    """Read GetModelMetadataResponse from the protobuf JSON of the REST API.
-
-    Raises:
-        InvalidResponseError: the document is not such a message.
-    """
+    """Read GetModelMetadataResponse from the protobuf JSON of the REST API."""
     try:
         spec, definitions = document["model_spec"], document["metadata"]["signature_def"]["signature_def"]
         version = int(spec["version"]) if spec.get("version") is not None else None
@@ -142,12 +113,7 @@ def read_signatures(document: Mapping[str, Any]) -> Signatures:
 
 
 def as_array(alias: str, value: Any, declared: TensorSpec | None) -> np.ndarray:
-    """Convert the value of an input to an array; see `Signature.fit`.
-
-    Raises:
-        RequestRefusedError: INVALID_ARGUMENT if its element type cannot be sent.
-        ValueError: it is not an array, such as a ragged list, a dict or None.
-    """
+    """Convert the value of an input to an array; see `Signature.fit`."""
     try:
         array = np.asarray(value)
     except (ValueError, TypeError) as exc:

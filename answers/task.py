@@ -28,44 +28,28 @@ Scores = dict[Any, float]
 
 @dataclass(frozen=True)
 class ImageResult:
-    """The attributes that all results have.
+    """The attributes that all results have."""
 
-    Attributes:
-        ok: whether the image could be read.
-        error: the reason if it could not; None if `ok`.
-    """
-
-    ok: bool
-    error: str | None
+    ok: bool  # whether the image could be read
+    error: str | None  # the reason if not
 
 
 ResultT = TypeVar("ResultT", bound=ImageResult)
 
 
 class Task(Generic[ResultT]):
-    """What the outputs of a model mean.
+    """What the outputs of a model mean."""
 
-    Attributes:
-        name: as in a recipe.
-        title: what messages call it; by default the name. It differs if models of several tasks have these outputs.
-        method: the method of `Client` that returns its results.
-        signature: the signature to run on a baked model whose signatures are unknown.
-        columns: the columns of its results in the rows of a bulk job, in their order; those of all tasks are added.
-        outputs: alias to the names of the axes, apart from `ok` and `error`: `n` is the batch, a digit a fixed size.
-            Empty if any output is a number per image.
-        result: class of the results.
-        file_suffix: suffix of the files with `file_content`; empty if there are none.
-        can_draw: whether `draw` is implemented.
-    """
-
-    name: str
-    title: str = ""
-    method: str
-    signature: str = DEFAULT_SIGNATURE
-    columns: tuple[str, ...]
+    name: str  # as in a recipe
+    title: str = ""  # in messages; not the name if models of several tasks have these outputs
+    method: str  # of `Client`
+    signature: str = DEFAULT_SIGNATURE  # to run on a baked model whose signatures are unknown
+    columns: tuple[str, ...]  # of its results in the rows of a bulk job; those of all tasks are added
+    # Alias to the names of the axes, apart from `ok` and `error`: `n` is the batch, a digit a fixed size. Empty if any
+    # output is a number per image.
     outputs: ClassVar[Mapping[str, str]] = {}
     result: type[ResultT]
-    file_suffix: str = ""
+    file_suffix: str = ""  # of the files with `file_content`; empty if there are none
     can_draw: bool = False
 
     def __init__(self) -> None:
@@ -98,9 +82,8 @@ class Task(Generic[ResultT]):
     def draw(self, photo: bytes, result: ResultT, colours: Mapping[str, Colour]) -> bytes:
         """Return a PNG file of the photo with the result; needs the extra `draw`.
 
-        Raises:
-            InvalidResponseError: the result has no valid map.
-            ValueError: Pillow cannot read the photo, or the map has another size.
+        Raises InvalidResponseError if the result has no valid map, and ValueError if Pillow cannot read the photo, or
+        the map has another size.
         """
         raise NotImplementedError
 
@@ -118,11 +101,7 @@ class Task(Generic[ResultT]):
         return self.result(ok=False, error=error)
 
     def read(self, prediction: Prediction, *, batch: int) -> list[ResultT]:
-        """Return the results of `batch` images. Outputs with one value per image may be [n, 1], as Triton has them.
-
-        Raises:
-            InvalidResponseError: the outputs have other names or shapes.
-        """
+        """Return the results of `batch` images. Outputs with one value per image may be [n, 1], as Triton has them."""
         arrays = prediction.arrays
         axes = {**(self.outputs or dict.fromkeys(arrays, "n")), **ROW_OUTPUTS}
         if not arrays.keys() >= axes.keys():

@@ -46,12 +46,8 @@ def run_command(
 ) -> int:
     """Run a command, print an expected error, and return the exit code.
 
-    Wrong usage is printed as click does, every other error as one line that starts with `error:`.
-
-    Args:
-        command: the command.
-        arguments: its arguments; the default is those of this process.
-        prog_name: the program's name for the help; by default the script's name or `python -m PACKAGE`.
+    Wrong usage is printed as click does, every other error as one line that starts with `error:`. Without `prog_name`,
+    the program's name is the script's or `python -m PACKAGE`.
     """
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # by default gRPC logs a failed handshake that it also reports
     try:

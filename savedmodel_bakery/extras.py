@@ -17,14 +17,9 @@ class MissingPackageError(ModuleNotFoundError):
 
 @contextmanager
 def naming_extras(feature: str, *extras: str) -> Iterator[None]:
-    """Turn a ModuleNotFoundError into a MissingPackageError that names the extras to install.
+    """Turn a ModuleNotFoundError into a MissingPackageError that names all extras that `feature` needs.
 
-    Args:
-        feature: what needs the package.
-        extras: all extras of this distribution that the feature needs.
-
-    Raises:
-        MissingPackageError: a package is missing; one that is raised in the block is raised unchanged.
+    A MissingPackageError that is raised in the block is raised unchanged.
     """
     try:
         yield

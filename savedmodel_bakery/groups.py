@@ -30,11 +30,7 @@ Sections = Mapping[str, Mapping[str, str]]
 class Option(click.Option):
     """An option with aliases, which are accepted but not shown.
 
-    Args:
-        names: as for `click.Option`.
-        aliases: further names.
-        is_common: list the option in the help's section of common options.
-        attributes: as for `click.Option`.
+    `is_common` lists it in the help's section of common options.
     """
 
     def __init__(
@@ -86,10 +82,7 @@ class FloatRange(click.FloatRange):
 class LazyGroup(click.Group):
     """A group that imports a command when it runs, or when its help is shown.
 
-    Args:
-        sections: the commands in the order of the help.
-        aliases: further names of commands, which the help does not show.
-        attributes: as for `click.Group`.
+    `sections` are the commands in the order of the help; `aliases` are further names, which the help does not show.
     """
 
     def __init__(self, *args: Any, sections: Sections, aliases: Mapping[str, str] | None = None, **attributes: Any):
@@ -125,12 +118,7 @@ class LazyGroup(click.Group):
 
 
 class DefaultCommandGroup(LazyGroup):
-    """A LazyGroup that runs a default command if its first argument after the options is not a command.
-
-    Args:
-        default: name of the default command.
-        attributes: as for `LazyGroup`.
-    """
+    """A LazyGroup that runs a default command if its first argument after the options is not a command."""
 
     def __init__(self, *args: Any, default: str, **attributes: Any) -> None:
         super().__init__(*args, **attributes)

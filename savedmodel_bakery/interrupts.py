@@ -45,10 +45,8 @@ def exit_on_interrupt(*, stderr: int = _stderr) -> Iterator[None]:
     """In the block, an interrupt runs the pending clean-ups and ends the process without a KeyboardInterrupt.
 
     For work with TensorFlow, which may turn a KeyboardInterrupt into another error, or ignore it and go on, and for
-    asyncio, where it may leave behind half-made objects, which then complain.
-
-    Args:
-        stderr: file descriptor for the line.
+    asyncio, where it may leave behind half-made objects, which then complain. `stderr` is the file descriptor for the
+    line.
     """
     global _stderr
     is_main = threading.current_thread() is threading.main_thread()

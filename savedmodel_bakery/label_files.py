@@ -28,17 +28,11 @@ class LabelFileError(Exception):
 
 
 class Label(NamedTuple):
-    """A label.
+    """A label."""
 
-    Attributes:
-        name: its display name if the file states one, otherwise its name; not blank.
-        id: 0 or more.
-        colour: R, G, B, 0..255; None if the file states none.
-    """
-
-    name: str
-    id: int
-    colour: Colour | None = None
+    name: str  # its display name if the file states one; not blank
+    id: int  # 0 or more
+    colour: Colour | None = None  # R, G, B, 0..255
 
 
 def read_label_file(path: str | Path) -> tuple[Label, ...]:
@@ -53,11 +47,6 @@ def read_label_file(path: str | Path) -> tuple[Label, ...]:
     - `.pbtxt`: the label map of TensorFlow's Object Detection API,
       `item { id: 1 name: "/m/01g317" display_name: "person" }`.
     - any other: one name per line; ids count from 0.
-
-    Raises:
-        LabelFileError: the content is not valid.
-        OSError: the file can't be read.
-        ValueError: the path contains a NUL character.
     """
     path = Path(path)
     try:

@@ -7,11 +7,7 @@ from typing import IO
 
 
 def lock(file: IO[bytes]) -> None:
-    """Lock a file until it is closed; not on Windows.
-
-    Raises:
-        BlockingIOError: another process has locked it.
-    """
+    """Lock a file until it is closed, or raise BlockingIOError if another process has locked it; not on Windows."""
     if sys.platform != "win32":
         import fcntl
 

@@ -9,11 +9,7 @@ MAX_BYTES = 2**24
 
 
 def read_small(path: Path) -> bytes:
-    """Return the content of a file.
-
-    Raises:
-        OSError: it can't be read, or has more than `MAX_BYTES`.
-    """
+    """Return the content of a file; refuse one of more than `MAX_BYTES` with OSError."""
     with path.open("rb") as file:
         content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:

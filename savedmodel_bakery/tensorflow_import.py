@@ -18,11 +18,7 @@ KERAS = ("keras", "tf_keras")
 def import_tensorflow(*, without: tuple[str, ...]) -> Any:
     """Import TensorFlow and list its devices, which logs errors if there is no GPU.
 
-    Args:
-        without: packages that it would import but can do without. They can still be imported afterwards.
-
-    Returns:
-        The module.
+    The packages of `without` are not imported with it, but can still be imported afterwards.
     """
     is_first, collects_garbage = "tensorflow" not in sys.modules, gc.isenabled()
     gc.disable()

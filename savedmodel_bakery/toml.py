@@ -12,11 +12,7 @@ _LONG_KEY = re.compile(rf"""(?:[\w"'-]+[ \t]*\.[ \t]*){{{_MAX_PARTS}}}""")
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Parse TOML.
-
-    Raises:
-        ValueError: the text is not valid TOML.
-    """
+    """Parse TOML. Raises ValueError."""
     if _LONG_KEY.search(text):
         raise ValueError(f"it has a key of more than {_MAX_PARTS} parts")
     if sys.version_info >= (3, 11):

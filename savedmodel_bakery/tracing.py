@@ -125,11 +125,8 @@ def span(
 ) -> AbstractContextManager[Any]:
     """Return a context manager that makes a span, which is the current one within it; it yields the span or None.
 
-    Args:
-        name: of the span.
-        kind: `INTERNAL`, `SERVER`, `CLIENT`, `PRODUCER` or `CONSUMER`.
-        attributes: by name.
-        parent: headers that came with the request, in lower case; None if the parent is the current span.
+    The kind is `INTERNAL`, `SERVER`, `CLIENT`, `PRODUCER` or `CONSUMER`. `parent` are the headers that came with the
+    request, in lower case; without them the parent is the current span.
     """
     if not is_on():
         return _OFF

@@ -66,11 +66,7 @@ def encode_status(error: StatusError | None) -> dict[str, Any]:
 
 
 def decode_status(headers: Mapping[str, Any]) -> StatusError | None:
-    """Return the error that a response reports, or None for success.
-
-    Raises:
-        ValueError: the headers have no valid status code.
-    """
+    """Return the error that a response reports, or None for success."""
     code = Code(int(headers.get(STATUS, -1)))
     return None if code is Code.OK else StatusError(code, header_text(headers.get(MESSAGE, "")))
 

@@ -34,27 +34,15 @@ _RAW_FIELDS = {tag[0] >> 3: name for name, tag in RAW_TAGS.items()}
 
 
 class DetachedTensor(NamedTuple):
-    """A tensor whose values are kept outside its message.
+    """A tensor whose values are kept outside its message."""
 
-    Attributes:
-        proto: the TensorProto without its values.
-        field: the field of the TensorProto that the values belong to, one of `RAW_TAGS`.
-        values: the bytes of the values.
-    """
-
-    proto: Any
-    field: str
-    values: Any
+    proto: Any  # the TensorProto without its values
+    field: str  # of the TensorProto, one of `RAW_TAGS`
+    values: Any  # bytes
 
 
 class TensorMessage:
-    """A PredictRequest or PredictResponse and the large tensors detached from it.
-
-    Args:
-        message: the protobuf message, with the small tensors.
-        field: the name of its map of tensors, `inputs` or `outputs`.
-        attachments: the large tensors by alias.
-    """
+    """A PredictRequest or PredictResponse and the large tensors detached from it; `field` is the map of its tensors."""
 
     def __init__(self, message: Any, field: str, attachments: dict[str, DetachedTensor] | None = None) -> None:
         self.message = message
@@ -92,11 +80,7 @@ class TensorMessage:
         return arrays
 
     def SerializeToString(self) -> bytes:  # noqa: N802 - the name that protobuf messages have
-        """Serialize the message with its attachments.
-
-        Raises:
-            StatusError: INVALID_ARGUMENT if it exceeds MAX_MESSAGE_BYTES.
-        """
+        """Serialize the message with its attachments."""
         fields: list[Any] = []
         for alias, tensor in self.attachments.items():
             fields += [self._entry_head(alias, tensor), tensor.values]
@@ -113,16 +97,7 @@ class TensorMessage:
 
 
 def parse_message(message_class: Any, field: str, content: bytes) -> TensorMessage:
-    """Parse a message; its large values stay in `content`.
-
-    Args:
-        message_class: PredictRequest or PredictResponse.
-        field: the name of its map of tensors.
-        content: the serialized message.
-
-    Raises:
-        DecodeError: `content` is not such a message.
-    """
+    """Parse a message, whose map of tensors is `field`; its large values stay in `content`."""
     parts: list[memoryview] = []
     attachments: dict[str, DetachedTensor] = {}
     if len(content) >= LARGE_BYTES:
@@ -134,11 +109,7 @@ def parse_message(message_class: Any, field: str, content: bytes) -> TensorMessa
 
 
 def serialize_with(message: Any, fields: Sequence[Any]) -> bytes:
-    """Serialize a message, followed by the pieces of more fields, which are serialized already.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if it exceeds MAX_MESSAGE_BYTES.
-    """
+    """Serialize a message, followed by the pieces of more fields; refuse one above `MAX_MESSAGE_BYTES`."""
     name = message.DESCRIPTOR.name
     try:
         pieces = [message.SerializeToString(), *fields]
@@ -153,20 +124,12 @@ def serialize_with(message: Any, fields: Sequence[Any]) -> bytes:
 
 
 def field_numbers(content: bytes) -> set[int]:
-    """Return the numbers of the fields that a serialized message has, including unknown ones.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if the message is malformed.
-    """
+    """Return the numbers of the fields that a serialized message has, including unknown ones."""
     return {tag >> 3 for tag, *_ in message_fields(memoryview(content))}
 
 
 def message_fields(content: memoryview) -> Iterator[tuple[int, int, int, int]]:
-    """Yield each field's tag, the offset of that tag, and the start and end of the field's body.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if the message is malformed.
-    """
+    """Yield each field's tag, the offset of that tag, and the start and end of the field's body."""
     end = 0
     while end < len(content):
         start = end

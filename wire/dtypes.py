@@ -15,21 +15,13 @@ from savedmodel_bakery.wire.status import invalid_argument
 
 @dataclass(frozen=True)
 class DType:
-    """An element type.
+    """An element type."""
 
-    Attributes:
-        number: the value of the enum `tensorflow.DataType`.
-        name: TensorFlow's lower-case name, as in error messages (`float`, `int32`, `string`).
-        numpy: the dtype of arrays, in the machine's byte order; `object` for strings, whose elements are `bytes`.
-        field: the TensorProto field for typed values.
-        storage: the unsigned integer type as whose bit pattern `field` holds a value (half, bfloat16, float8); None if
-            `field` holds the value itself.
-    """
-
-    number: int
-    name: str
-    numpy: np.dtype
-    field: str
+    number: int  # of the enum `tensorflow.DataType`
+    name: str  # TensorFlow's lower-case name, as in error messages
+    numpy: np.dtype  # in the machine's byte order; `object` for strings, whose elements are `bytes`
+    field: str  # of the TensorProto, for typed values
+    # Unsigned integers whose bit pattern `field` holds; None if it holds the value itself.
     storage: np.dtype | None = None
 
     @property
@@ -91,11 +83,7 @@ _BY_NUMPY = {row.numpy: row for row in reversed(_TABLE) if not row.name.startswi
 
 
 def of_number(number: int) -> DType:
-    """Return the element type with this number of the enum `tensorflow.DataType`.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if there is none, or a TensorProto cannot hold its values.
-    """
+    """Return the element type with this number of the enum `tensorflow.DataType`."""
     try:
         return BY_NUMBER[number]
     except KeyError:
@@ -105,11 +93,7 @@ def of_number(number: int) -> DType:
 
 
 def of_array(array: np.ndarray) -> DType:
-    """Return the element type of an array, whatever its byte order; `S`, `U` and object arrays are strings.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT for numpy dtypes without a counterpart, such as dates and records.
-    """
+    """Return the element type of an array, whatever its byte order; `S`, `U` and object arrays are strings."""
     if array.dtype.kind in "SUO":
         return STRING
     try:

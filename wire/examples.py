@@ -11,13 +11,9 @@ from savedmodel_bakery.wire.varints import varint
 
 
 class ExamplesWithContext(Sequence[bytes]):
-    """Serialized tf.Examples with common features, which precede the bytes of each: that merges them.
+    """Serialized tf.Examples with common features (`context`), which precede the bytes of each: that merges them.
 
     Each is made when it is read, because together they may be much larger than the message that they came in.
-
-    Args:
-        context: a serialized tf.Example with the common features.
-        examples: serialized, without the common features.
     """
 
     def __init__(self, context: bytes, examples: Sequence[bytes]) -> None:
@@ -42,11 +38,7 @@ _LISTS = {bytes: "bytes_list", int: "int64_list", float: "float_list"}
 
 
 def encode_example(example: Example) -> Any:
-    """Encode features as a tf.Example message.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT for values that a feature cannot have.
-    """
+    """Encode features as a tf.Example message."""
     message = schema.Example()
     for name, feature in example.items():
         values = feature_values(name, feature)

@@ -20,11 +20,7 @@ FeatureList = tuple[str, list[Any]]
 
 
 def feature_values(name: str, feature: Feature) -> list[bytes] | list[int] | list[float]:
-    """Return the values of a feature, all of one type; str is encoded as UTF-8.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if there are no values, or they have different or unsupported types.
-    """
+    """Return the values of a feature, all of one type; str is encoded as UTF-8."""
     items = [feature] if isinstance(feature, (bytes, str, int, float)) else list(feature)
     values = [value.encode() if isinstance(value, str) else value for value in items]
     for value_type in (bytes, int, float):

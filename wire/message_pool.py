@@ -15,28 +15,15 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 @dataclass(frozen=True)
 class Method:
-    """A method of a service.
+    """A method of a service."""
 
-    Attributes:
-        path: its name in gRPC, such as `/tensorflow.serving.PredictionService/Predict`.
-        request: the class of the request message.
-        response: the class of the response message.
-    """
-
-    path: str
-    request: Any
-    response: Any
+    path: str  # such as `/tensorflow.serving.PredictionService/Predict`
+    request: Any  # class of the message
+    response: Any  # class of the message
 
 
 class MessagePool:
-    """The messages of a file.
-
-    Args:
-        file: a serialized FileDescriptorSet, dependencies first; a path in `wire`.
-
-    Attributes:
-        descriptors: the descriptor pool, for functions that look up messages in it.
-    """
+    """The messages of a file in `wire`: a serialized FileDescriptorSet, dependencies first."""
 
     def __init__(self, file: str) -> None:
         self.descriptors = descriptor_pool.DescriptorPool()

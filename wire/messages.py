@@ -23,19 +23,12 @@ SIGNATURE_FIELD = "signature_def"
 
 
 class ModelSpec(NamedTuple):
-    """The model, version and signature that a request is for, or that a response is from.
+    """The model, version and signature that a request is for, or that a response is from."""
 
-    Attributes:
-        name: of the model; may be empty in a request.
-        version: number of the version; None if a request has none.
-        label: version label; None if a request has none, and in responses.
-        signature_name: empty in a request for the default signature.
-    """
-
-    name: str
+    name: str  # may be empty in a request
     version: int | None
-    label: str | None
-    signature_name: str
+    label: str | None  # None in responses
+    signature_name: str  # empty in a request for the default signature
 
 
 ClassesAndScores = tuple[np.ndarray | None, np.ndarray | None]
@@ -43,14 +36,11 @@ ClassesAndScores = tuple[np.ndarray | None, np.ndarray | None]
 
 
 class TensorMap(Mapping[str, Tensor]):
-    """The tensors of a PredictRequest by alias; each is decoded when it is read.
+    """The tensors of a PredictRequest by alias; each is decoded, and checked, when it is read.
 
-    Reading raises StatusError INVALID_ARGUMENT if a message is not a valid tensor.
-
-    Attributes:
-        attachments: the large tensors. Clear it to free their memory once nothing else refers to it.
-        before_filling: is called with the element type and the shape that a tensor declares, before its values are
-            filled up to that shape; may raise StatusError.
+    Clear `attachments`, the large tensors, to free their memory once nothing else refers to it. `before_filling` is
+    called with the element type and the shape that a tensor declares, before its values are filled up to that shape; it
+    may raise StatusError.
     """
 
     def __init__(self, protos: Mapping[str, Any], attachments: dict[str, DetachedTensor]) -> None:
@@ -81,35 +71,21 @@ class TensorMap(Mapping[str, Tensor]):
         return len(self._protos) + len(self.attachments)
 
     def value_count(self) -> int:
-        """Return how many values the shapes of all tensors declare, without decoding them.
-
-        Raises:
-            StatusError: INVALID_ARGUMENT if a shape is invalid.
-        """
+        """Return how many values the shapes of all tensors declare, without decoding them."""
         protos = [*self._protos.values(), *(detached.proto for detached in self.attachments.values())]
         return sum(math.prod(read_shape(proto)) for proto in protos)
 
 
 class PredictRequest(NamedTuple):
-    """A PredictRequest.
-
-    Attributes:
-        spec: None if the message has none.
-        inputs: by alias, large ones included.
-        output_filter: aliases of the outputs to return; empty for all.
-    """
+    """A PredictRequest."""
 
     spec: ModelSpec | None
     inputs: TensorMap
-    output_filter: Sequence[str]
+    output_filter: Sequence[str]  # the outputs to return; empty for all
 
 
 class ExamplesRequest(NamedTuple):
-    """A ClassificationRequest or RegressionRequest, with serialized tf.Examples.
-
-    Attributes:
-        spec: None if the message has none.
-    """
+    """A ClassificationRequest or RegressionRequest, with serialized tf.Examples."""
 
     spec: ModelSpec | None
     examples: Sequence[bytes]
@@ -123,11 +99,7 @@ class MultiInferenceRequest(NamedTuple):
 
 
 def parse_predict_request(content: bytes) -> PredictRequest:
-    """Parse a serialized PredictRequest; the values of large inputs stay in `content`.
-
-    Raises:
-        DecodeError: `content` is not such a message.
-    """
+    """Parse a serialized PredictRequest; the values of large inputs stay in `content`."""
     parsed = parse_message(schema.PredictRequest, "inputs", content)
     return read_predict_request(parsed.message, parsed.attachments)
 
@@ -135,12 +107,8 @@ def parse_predict_request(content: bytes) -> PredictRequest:
 def parse_request(method: str, content: bytes) -> Any:
     """Parse the serialized request of a method of PredictionService or ModelService.
 
-    Returns:
-        PredictRequest, ExamplesRequest or MultiInferenceRequest; for GetModelStatus its ModelSpec or None; for other
-        methods the message itself.
-
-    Raises:
-        DecodeError: `content` is not such a message.
+    Returns PredictRequest, ExamplesRequest or MultiInferenceRequest; for GetModelStatus its ModelSpec or None; for
+    other methods the message itself.
     """
     if method == "Predict":
         return parse_predict_request(content)
@@ -203,11 +171,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
 
 
 def check_metadata_fields(fields: Sequence[str]) -> None:
-    """Check which metadata fields a GetModelMetadataRequest names.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if it names no field, or another one than `signature_def`.
-    """
+    """Check that a GetModelMetadataRequest names `signature_def`, and nothing else."""
     if not fields:
         raise invalid_argument("GetModelMetadataRequest must specify at least one metadata_field")
     for field in fields:

@@ -38,25 +38,15 @@ Policy = Latest | All | Specific
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The configuration of one model.
-
-    Attributes:
-        name: the model's name in requests.
-        base_path: the folder that contains the version folders.
-        policy: which versions to serve.
-        labels: version numbers by label.
-        platform: the platform that runs the model.
-        model_type: the deprecated number for the platform; 0 if not set.
-        has_request_logging: whether requests should be logged, which no open-source server does.
-    """
+    """The configuration of one model."""
 
     name: str
     base_path: str
     policy: Policy = Latest()
-    labels: Mapping[str, int] = field(default_factory=dict)
+    labels: Mapping[str, int] = field(default_factory=dict)  # version numbers by label
     platform: str = PLATFORM
-    model_type: int = 0
-    has_request_logging: bool = False
+    model_type: int = 0  # the deprecated number for the platform; 0 if not set
+    has_request_logging: bool = False  # which no open-source server does
 
     @property
     def folder(self) -> Path:
@@ -68,9 +58,6 @@ def parse_config(message: Any) -> dict[str, ModelConfig] | None:
     """Convert a ModelServerConfig to models by name; None if it contains neither a model list nor a custom config.
 
     Checks that depend on the models served now are those of the server.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT with the reason.
     """
     choice = message.WhichOneof("config")
     if choice is None:
@@ -96,11 +83,7 @@ def parse_config(message: Any) -> dict[str, ModelConfig] | None:
 
 
 def check_base_path(name: str, base_path: str) -> None:
-    """Check that the base path of a model is an absolute path or a URI of scheme file.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if it is not.
-    """
+    """Check that the base path of a model is an absolute path or a URI of scheme file."""
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", base_path)
     if not base_path.startswith("/") and not scheme:
         raise invalid_argument(f"Expected model {name} to have an absolute path or URI; got base_path()={base_path}")
@@ -112,11 +95,7 @@ def check_base_path(name: str, base_path: str) -> None:
 
 
 def platform_of(config: ModelConfig) -> str:
-    """Return the platform of a model, which its configuration must state in one of two ways.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if it states none, both, or an unknown number.
-    """
+    """Return the platform of a model, which its configuration must state in one of two ways."""
     if config.model_type and config.platform:
         raise invalid_argument(
             "Illegal setting both ModelServerConfig::model_type (deprecated) and ModelServerConfig::model_platform, "

@@ -40,10 +40,6 @@ def parsed_size(message_class: Any, content: bytes) -> int:
     """Return how many bytes of memory parsing takes at most, beside a copy of the content.
 
     0 if the message is so small that it takes no megabyte. Of more than MAX_FIELDS, the rest counts as the smallest.
-
-    Args:
-        message_class: the class of the message.
-        content: the serialized message.
     """
     if len(content) <= _SMALL_BYTES:
         return 0

@@ -16,13 +16,7 @@ from savedmodel_bakery.wire.tensors import Tensor
 
 
 def make_predict_response(spec: ModelSpec, outputs: Mapping[str, Tensor], *, packed: bool) -> TensorMessage:
-    """Make a PredictResponse.
-
-    Args:
-        spec: the model, version and signature that answered.
-        outputs: by alias.
-        packed: write values into `tensor_content` rather than typed fields.
-    """
+    """Make a PredictResponse; `packed` writes values into `tensor_content` rather than typed fields."""
     response = TensorMessage(schema.PredictResponse(), "outputs")
     write_spec(response.message.model_spec, spec)
     for alias, (array, dtype, shape) in outputs.items():

@@ -32,12 +32,9 @@ class Code(IntEnum):
 class StatusError(Exception):
     """A request failed.
 
-    Attributes:
-        code: the canonical status code.
-        message: the reason, in words meant for the caller. Bytes of a graph's text that are not UTF-8 are surrogate
-            escapes.
-        retry_after_s: seconds after which the caller may try again; None if the server can't say.
-        limit: name of the limit that the request exceeds; None if that isn't the reason.
+    Bytes of a graph's text that are not UTF-8 are surrogate escapes in `message`, which is meant for the caller.
+    `retry_after_s` is None if the server can't say when to try again; `limit` is the name of the limit that the request
+    exceeds, if that is the reason.
     """
 
     def __init__(

@@ -28,17 +28,11 @@ RAW_TAGS = {
 
 
 class Tensor(NamedTuple):
-    """An array with its element type, which numpy cannot express for quantised numbers.
-
-    Attributes:
-        array: the elements.
-        dtype: their type.
-        shape: the tensor's shape if numpy cannot have it (`is_unrepresentable`); `array` then has one dimension.
-    """
+    """An array with its element type, which numpy cannot express for quantised numbers."""
 
     array: np.ndarray
     dtype: DType
-    shape: tuple[int, ...] | None = None
+    shape: tuple[int, ...] | None = None  # only if numpy cannot have it; `array` then has one dimension
 
 
 def encode_tensor(
@@ -52,18 +46,11 @@ def encode_tensor(
 ) -> Any:
     """Encode an array as a TensorProto.
 
-    Args:
-        array: any shape, byte order and memory layout; strings as `S`, `U` (sent as UTF-8) or object arrays of
-            bytes and str.
-        packed: write numbers as raw bytes into `tensor_content`, which is smallest and fastest; otherwise into the
-            typed field of the dtype, as tensorflow_model_server does in its responses.
-        packed_strings: write strings into `tensor_content` too, rather than into `string_val`.
-        dtype: the element type, if several share the array's numpy dtype (qint8 and int8).
-        shape: the tensor's shape if numpy cannot have it; by default that of the array.
-        into: an empty TensorProto to fill, which saves a copy; by default a new one.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT for an element type that cannot be sent.
+    Strings are `S`, `U` (sent as UTF-8) or object arrays of bytes and str. `packed` writes numbers as raw bytes into
+    `tensor_content`, which is smallest and fastest, rather than into the typed field of the dtype, as
+    tensorflow_model_server does in its responses; `packed_strings` writes strings there too. `dtype` is needed if
+    several element types share the array's numpy dtype (qint8 and int8), `shape` if numpy cannot have the tensor's.
+    `into` is an empty TensorProto to fill, which saves a copy.
     """
     dtype = dtype or dtypes.of_array(array)
     proto = schema.TensorProto() if into is None else into
@@ -109,21 +96,14 @@ def raw_field(dtype: DType, *, packed: bool) -> str | None:
 
 
 def decode_array(proto: Any, detached: tuple[str, Any] | None = None) -> np.ndarray:
-    """Decode a TensorProto to an array; strings become object arrays of bytes.
+    """Decode a TensorProto to an aligned array, read-only if it shares memory with the message.
 
-    `tensor_content` takes precedence over typed values, and its length must match the shape exactly. If there are
-    fewer typed values than elements, the last value is repeated; without any, the elements are zero. Surplus values are
-    dropped. Integers out of range wrap. The values of a tensor without elements are ignored.
+    Strings become objects of bytes. `tensor_content` takes precedence over typed values, and its length must match the
+    shape exactly. If there are fewer typed values than elements, the last value is repeated; without any, the elements
+    are zero. Surplus values are dropped. Integers out of range wrap. The values of a tensor without elements are
+    ignored.
 
-    Args:
-        proto: the TensorProto.
-        detached: a field of `RAW_TAGS` and its bytes, if they are kept outside the message.
-
-    Returns:
-        An aligned array; read-only if it shares memory with the message.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if the message is not a valid tensor, or numpy cannot have its shape.
+    `detached` is a field of `RAW_TAGS` and its bytes, if they are kept outside the message.
     """
     array, _, shape = decode_tensor(proto, detached)
     if shape is not None:
@@ -152,11 +132,7 @@ def decode_tensor(
 
 
 def read_shape(proto: Any) -> tuple[int, ...]:
-    """Return the shape of a TensorProto.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT for more than `dtypes.MAX_DIMENSIONS` dimensions or a negative size.
-    """
+    """Return the shape of a TensorProto."""
     shape = tuple([dim.size for dim in proto.tensor_shape.dim])  # faster than from a generator
     if len(shape) > dtypes.MAX_DIMENSIONS or (shape and min(shape) < 0):
         raise invalid_argument(
@@ -266,11 +242,7 @@ def as_array(value: Any) -> np.ndarray:
 
 
 def as_bytes(item: object) -> bytes:
-    """Return an element of a string array as bytes; text becomes UTF-8.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if it is neither bytes nor str.
-    """
+    """Return an element of a string array as bytes; text becomes UTF-8."""
     if isinstance(item, bytes):
         return item
     if isinstance(item, str):

@@ -25,16 +25,10 @@ def flatten(
 ) -> dict[str, Any]:
     """Return the arrays of a tree by name.
 
-    Args:
-        tree: a dict of arrays, of values that numpy converts to an array (numbers, bytes and str, alone or in lists),
-            or of dicts, lists and tuples of these. A list is a branch if it contains an array or a dict at any depth;
-            otherwise it is one array.
-        aliases: the inputs of the signature.
-        array_type: the type of arrays.
-
-    Raises:
-        ValueError: two arrays have the same name.
-        TypeError: a key is not a str, or `tree` is not a dict.
+    The tree is a dict of arrays, of values that numpy converts to an array (numbers, bytes and str, alone or in lists),
+    or of dicts, lists and tuples of these. A list is a branch if it contains an array or a dict at any depth; otherwise
+    it is one array. `aliases` are the inputs of the signature. Raises ValueError if two arrays have the same name, and
+    TypeError for a key that is not a str.
     """
     if not isinstance(tree, Mapping):
         raise TypeError(f"inputs is {type(tree).__name__}; must be a dict of arrays by name")

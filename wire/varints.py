@@ -18,11 +18,7 @@ def varint(value: int) -> bytes:
 
 
 def read_varint(content: Any, start: int) -> tuple[int, int]:
-    """Decode the protobuf varint at `start`; return its value and the offset of its end.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if it is cut off or longer than ten bytes.
-    """
+    """Decode the protobuf varint at `start`; return its value and the offset of its end."""
     value = 0
     for index, byte in enumerate(content[start : start + 10]):
         value |= (byte & 0x7F) << 7 * index

@@ -31,11 +31,7 @@ DAMAGE_ERRORS = (
 
 
 def read_tar(path: Path, is_wanted: IsWanted) -> Iterator[Photo]:
-    """Read the photos in a tar archive, which may be compressed.
-
-    Raises:
-        Exception: one of `DAMAGE_ERRORS`.
-    """
+    """Read the photos in a tar archive, which may be compressed. Raises one of `DAMAGE_ERRORS`."""
     archive: Any
     with tarfile.open(path) as archive:
         while (member := archive.next()) is not None:
@@ -52,8 +48,7 @@ def read_tar(path: Path, is_wanted: IsWanted) -> Iterator[Photo]:
 def read_zip(path: Path, is_wanted: IsWanted) -> Iterator[Photo]:
     """Read the photos in a zip archive.
 
-    Raises:
-        Exception: one of `DAMAGE_ERRORS`; a member that cannot be unpacked is an unreadable photo instead.
+    Raises one of `DAMAGE_ERRORS`; a member that cannot be unpacked is an unreadable photo instead.
     """
     with zipfile.ZipFile(path) as archive:
         for member in archive.infolist():

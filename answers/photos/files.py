@@ -16,19 +16,12 @@ from savedmodel_bakery.answers.photos.sources import has_photos
 
 @dataclass(frozen=True)
 class FileList:
-    """The files of a job. Can be iterated more than once, and does not keep the file names in memory.
+    """The files of a job. Can be iterated more than once, and does not keep the file names in memory."""
 
-    Attributes:
-        paths: files; folders, which are walked; and globs (`**` matches any number of folders), which match files.
-        listed: more files and folders, one per line, as read from stdin.
-        excluded: real paths of files and folders to leave out.
-        all_files: also take files in folders whose names are not those of photos, archives and Parquet files.
-    """
-
-    paths: tuple[str, ...]
-    listed: bytes = b""
-    excluded: frozenset[str] = frozenset()
-    all_files: bool = False
+    paths: tuple[str, ...]  # files; folders, which are walked; globs (`**` is any number of folders), which match files
+    listed: bytes = b""  # more files and folders, one per line, as read from stdin
+    excluded: frozenset[str] = frozenset()  # real paths of files and folders to leave out
+    all_files: bool = False  # in folders, take files of any name
 
     @classmethod
     def from_arguments(cls, arguments: Sequence[str], *, all_files: bool) -> FileList:
@@ -41,11 +34,7 @@ class FileList:
         return replace(self, excluded=self.excluded | {os.path.realpath(path) for path in paths})
 
     def check(self) -> None:
-        """Check that each path exists.
-
-        Raises:
-            ValueError: a path is neither a file, a folder nor a glob that matches a file.
-        """
+        """Raise ValueError if a path is neither a file, a folder nor a glob that matches a file."""
         for path in self.paths:
             if not os.path.lexists(path) and next(_match(path), None) is None:
                 raise ValueError(f"not found: {path} is neither a file, a folder nor a glob that matches a file")

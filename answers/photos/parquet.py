@@ -22,10 +22,8 @@ class ColumnsError(OSError):
 def read_photos(path: Path, is_wanted: IsWanted) -> Iterator[Photo | Path]:
     """Yield the photos in a file with the columns `image` (a name) and `content` (the encoded image).
 
-    If there is no column `content`, yield the paths in `image`.
-
-    Raises:
-        OSError: it cannot be read, or has other columns; the latter before the first photo.
+    If there is no column `content`, yield the paths in `image`. Raises OSError if it cannot be read, or has other
+    columns; the latter before the first photo.
     """
     try:
         with pq.ParquetFile(path) as file:
@@ -47,11 +45,7 @@ def read_photos(path: Path, is_wanted: IsWanted) -> Iterator[Photo | Path]:
 
 
 def check_columns(path: Path) -> None:
-    """Check the columns of a file; accept one that cannot be read, which `read_photos` will report.
-
-    Raises:
-        ColumnsError: the file has other columns.
-    """
+    """Raise ColumnsError if a file has other columns; `read_photos` will report one that cannot be read."""
     try:
         with pq.ParquetFile(path) as file:
             schema = file.schema_arrow

@@ -33,17 +33,11 @@ class UnreadablePhotoError(Exception):
 
 @dataclass(frozen=True)
 class Photo:
-    """One photo.
+    """One photo."""
 
-    Attributes:
-        key: identifies the photo in the results.
-        n_bytes: approximate size; 0 if unknown.
-        read: returns the file's bytes, in any thread; raises UnreadablePhotoError.
-    """
-
-    key: str
-    n_bytes: int
-    read: Callable[[], bytes]
+    key: str  # identifies the photo in the results
+    n_bytes: int  # approximate; 0 if unknown
+    read: Callable[[], bytes]  # works in any thread; raises UnreadablePhotoError
 
 
 def is_image_name(name: str) -> bool:

@@ -20,17 +20,10 @@ from savedmodel_bakery.extras import naming_extras
 
 
 def open_file(path: Path, is_wanted: IsWanted, *, all_files: bool) -> Iterator[Photo]:
-    """Yield the photos in a file. An archive is read once, from beginning to end.
+    """Yield the photos in a file: a tar (also compressed) or zip archive or a Parquet file, by its suffix; or a photo.
 
-    A file that cannot be read yields an unreadable photo; a damaged archive yields one with the archive's key.
-
-    Args:
-        path: a tar archive (also compressed), zip archive or Parquet file, recognised by its suffix; or a photo.
-        is_wanted: selects the photos to read, by key.
-        all_files: also take members of archives whose names have no image suffix.
-
-    Raises:
-        ModuleNotFoundError: it is a Parquet file, and pyarrow is not installed.
+    An archive is read once, from beginning to end; `all_files` also takes members whose names have no image suffix. A
+    file that cannot be read yields an unreadable photo; a damaged archive yields one with the archive's key.
     """
     name = path.name.lower()
 
@@ -55,12 +48,7 @@ def open_file(path: Path, is_wanted: IsWanted, *, all_files: bool) -> Iterator[P
 
 
 def check_parquet_files(files: Iterable[Path]) -> None:
-    """Check the columns of those files that are Parquet files.
-
-    Raises:
-        ModuleNotFoundError: see `open_file`.
-        ValueError: a file contains neither photos nor paths of photos.
-    """
+    """Raise ValueError if a Parquet file among these has neither photos nor paths of photos."""
     for path in files:
         if path.name.lower().endswith(".parquet"):
             parquet = _import_parquet()

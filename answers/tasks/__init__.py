@@ -26,10 +26,7 @@ def find_task(signatures: Signatures, signature: str = DEFAULT_SIGNATURE) -> tup
     """Return the task of a signature, and the signature to run.
 
     The latter is `top_k` instead of a `serving_default` that does not exist, or returns the label alone: there one bad
-    image fails all images of the request.
-
-    Raises:
-        RequestRefusedError: FAILED_PRECONDITION if the signature does not exist or fits no task.
+    image fails all images of the request. The error has FAILED_PRECONDITION.
     """
     if signature == DEFAULT_SIGNATURE and TOP_K_SIGNATURE in signatures.by_name:
         default = signatures.by_name.get(DEFAULT_SIGNATURE)

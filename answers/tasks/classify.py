@@ -65,11 +65,7 @@ CLASSIFY = _Classify()
 
 
 def keep_top(result: Classification, top_k: int | None) -> Classification:
-    """Return a classification with the best `top_k` classes only; None for all.
-
-    Raises:
-        RequestRefusedError: the model returns fewer classes.
-    """
+    """Return a classification with the best `top_k` classes only; refuse more than the model returns."""
     if top_k is None or not result.ok:
         return result
     if top_k > len(result.top):

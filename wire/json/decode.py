@@ -39,12 +39,7 @@ _WHITE_SPACE = b" \t\n\v\f\r"
 
 
 def parse_document(body: bytes, limits: ParseLimits = NO_LIMITS) -> tuple[dict[str, JsonValue], str]:
-    """Parse the body of a request: an object with an optional `signature_name`.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if it is not JSON, not an object, or its `signature_name` is not a string; or an
-            error of `limits`.
-    """
+    """Parse the body of a request: an object with an optional `signature_name`."""
     document = parse_json(body, limits)
     if not isinstance(document, dict):
         raise invalid_argument(f"JSON Value: {show_value(document)} Is not object")
@@ -60,11 +55,7 @@ def document_error(document: dict[str, JsonValue], reason: str) -> StatusError:
 
 
 def read_response(body: bytes) -> dict[str, Any]:
-    """Read the JSON object of a response (client role). Bytes that are not valid UTF-8 become surrogate escapes.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if the body is not a JSON object.
-    """
+    """Read the JSON object of a response (client role). Bytes that are not valid UTF-8 become surrogate escapes."""
     try:
         document = json.loads(body.decode("utf-8", "surrogateescape"))
     except (ValueError, RecursionError) as error:
@@ -75,16 +66,9 @@ def read_response(body: bytes) -> dict[str, Any]:
 
 
 def decode_array(value: JsonValue, dtype: DType, name: str) -> np.ndarray:
-    """Decode a scalar, a nested list or a `{"b64": …}` object to an array.
+    """Decode a scalar, a nested list or a `{"b64": …}` object to an array; strings become an object array of bytes.
 
-    Args:
-        value: from `parse_json`.
-        dtype: the element type; strings become an object array of bytes.
-        name: alias of the input, for the error about too many dimensions.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT for irregular nesting and values of another type, UNIMPLEMENTED for element types
-            that JSON cannot represent.
+    The error for element types that JSON cannot represent is UNIMPLEMENTED.
     """
     regular = decode_regular(value, dtype, name)
     if regular is not None:
@@ -149,11 +133,7 @@ def _all_fit(elements: Sequence[JsonValue], dtype: DType) -> bool:
 def check_elements(value: JsonValue, dtype: DType) -> tuple[list[int], list[JsonValue]]:
     """Check a value element by element, in the order of the text.
 
-    Returns:
-        The shape, taken from the first element of each level, and all elements, flat.
-
-    Raises:
-        StatusError: as for `decode_array`.
+    Returns the shape, taken from the first element of each level, and all elements, flat.
     """
     shape: list[int] = []
     first = value
@@ -192,11 +172,7 @@ def _check_list(item: list[JsonValue], level: int, shape: list[int]) -> None:
 
 
 def _check_element(value: JsonValue, dtype: DType) -> None:
-    """Reject an element that does not fit the element type.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT; UNIMPLEMENTED for element types that JSON cannot represent, except for objects.
-    """
+    """Reject an element that does not fit the element type; with UNIMPLEMENTED if JSON cannot represent that type."""
     if dtype.name in _FLOATS:
         fits = isinstance(value, (int, float)) and not isinstance(value, bool)
     elif dtype.name in _INT_RANGES:
@@ -219,11 +195,7 @@ def _check_element(value: JsonValue, dtype: DType) -> None:
 
 
 def pack(elements: Sequence[JsonValue], shape: Sequence[int], dtype: DType, name: str) -> np.ndarray:
-    """Make an array of elements that fit its type.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if the shape has more dimensions than an array can have.
-    """
+    """Make an array of elements that fit its type."""
     flat = _pack_strings(elements) if dtype is STRING else _pack_numbers(elements, dtype)
     try:
         if len(shape) <= MAX_DIMENSIONS:
@@ -262,9 +234,6 @@ def decode_base64(value: JsonValue) -> bytes:
     """Decode a `{"b64": …}` object: standard alphabet, with or without padding; white space is ignored.
 
     Padding is `=` or `.`, as abseil's Base64Unescape accepts both.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if the object has another form or its text is not base64.
     """
     text = value.get("b64") if isinstance(value, dict) and is_base64(value) else None
     if not isinstance(text, str):

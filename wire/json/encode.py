@@ -74,14 +74,8 @@ def _float_texts(flat: np.ndarray, dtype_name: str) -> list[str]:
 def element_texts(values: np.ndarray, dtype: DType, *, as_base64: bool = False, level: int = 0) -> list[str]:
     """Write each element of an array, flat.
 
-    Args:
-        values: any shape; strings as objects of bytes.
-        dtype: the element type that the signature declares.
-        as_base64: write strings as `{"b64": …}` objects.
-        level: the number of lists and objects around an element, by which such objects are indented.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT for element types that JSON cannot represent, if there are elements.
+    `as_base64` writes strings as `{"b64": …}` objects, indented by `level`, the number of lists and objects around
+    them.
     """
     if values.size == 0:
         return []
@@ -108,14 +102,9 @@ def new_line(level: int) -> str:
 
 
 def nest(texts: list[str], shape: Sequence[int], *, count: int = 1, level: int = 0, one_line: bool) -> list[str]:
-    """Join the texts of elements to nested lists.
+    """Join the texts of elements to `count` nested lists of this shape, each inside `level` lists and objects.
 
-    Args:
-        texts: `count` times the product of `shape` texts.
-        shape: the sizes of the axes to nest; without any, the texts are returned as they are.
-        count: the number of lists to return.
-        level: the number of lists and objects around each of them.
-        one_line: write all elements on one line, instead of one per line.
+    Elements are on one line, or one per line. Without a shape, the texts are returned as they are.
     """
     for axis in reversed(range(len(shape))):
         size = shape[axis]

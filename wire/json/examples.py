@@ -23,11 +23,7 @@ from savedmodel_bakery.wire.status import invalid_argument
 
 
 def encode_request(examples: Sequence[Example], signature_name: str) -> bytes:
-    """Write the body of a Classify request (client role).
-
-    Raises:
-        StatusError: INVALID_ARGUMENT for values that a feature cannot have.
-    """
+    """Write the body of a Classify request (client role)."""
     documents = [{name: _feature_document(name, feature) for name, feature in example.items()} for example in examples]
     return json.dumps({"signature_name": signature_name, "examples": documents}, separators=(",", ":")).encode()
 
@@ -38,11 +34,7 @@ def _feature_document(name: str, feature: Feature) -> list[Any]:
 
 
 def decode_classifications(body: bytes) -> list[list[ScoredClass]]:
-    """Read the classes of each example from the body of a Classify response (client role).
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if the body is not such a response.
-    """
+    """Read the classes of each example from the body of a Classify response (client role)."""
     document = read_response(body)
     try:
         return [[(str(label), float(score)) for label, score in row] for row in document["results"]]
@@ -51,11 +43,7 @@ def decode_classifications(body: bytes) -> list[list[ScoredClass]]:
 
 
 def decode_regressions(body: bytes) -> list[float]:
-    """Read the number of each example from the body of a Regress response (client role).
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if the body is not such a response.
-    """
+    """Read the number of each example from the body of a Regress response (client role)."""
     document = read_response(body)
     try:
         return [float(value) for value in document["results"]]
@@ -68,12 +56,8 @@ def decode_request(body: bytes, limits: ParseLimits = NO_LIMITS) -> tuple[str, S
 
     Error messages mention classify for both, as those of tensorflow_model_server.
 
-    Returns:
-        The signature name, empty if the body has none, and a serialized tf.Example for each example. Each begins with
-        the features of the context, so that a parser replaces them with the example's own.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT.
+    Returns the signature name, empty if the body has none, and a serialized tf.Example for each example. Each begins
+    with the features of the context, so that a parser replaces them with the example's own.
     """
     # Not at the top: REST clients do without protobuf.
     from savedmodel_bakery.wire.examples import ExamplesWithContext, serialize_example
@@ -143,9 +127,8 @@ def _feature_value(name: str, value: Any) -> int | float | bytes:
 def encode_classifications(classes: np.ndarray | None, scores: np.ndarray | None) -> bytes:
     """Write the body of a Classify response: a list of `[label, score]` per example (server role).
 
-    Args:
-        classes: object array of bytes, [example, class]; None if the model has no classes: labels are then empty.
-        scores: float32, [example, class]; None if the model has no scores: they are then 0.0.
+    `classes` are bytes, object [example, class], and `scores` float32 [example, class]; without them labels are empty
+    and scores 0.0.
     """
     values = classes if scores is None else scores
     if values is None:
@@ -159,11 +142,7 @@ def encode_classifications(classes: np.ndarray | None, scores: np.ndarray | None
 
 
 def encode_regressions(values: np.ndarray) -> bytes:
-    """Write the body of a Regress response: one number per example (server role).
-
-    Args:
-        values: float32, [example] or [example, 1].
-    """
+    """Write the body of a Regress response: one number per example, from float32 [example] or [example, 1]."""
     return _results(", ".join(float_texts(values)))
 
 

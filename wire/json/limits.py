@@ -24,15 +24,10 @@ _WIDE_TEXT_COPIES = 13  # with characters of up to four bytes, or bytes that are
 
 @dataclass(frozen=True)
 class Survey:
-    """What a text contains, at most: brackets and commas in strings are counted too.
+    """What a text contains, at most: brackets and commas in strings are counted too."""
 
-    Attributes:
-        values: values of any type.
-        size: bytes of memory that parsing and decoding it needs.
-    """
-
-    values: int
-    size: int
+    values: int  # of any type
+    size: int  # bytes of memory that parsing and decoding it needs
 
     @property
     def is_large(self) -> bool:
@@ -42,17 +37,11 @@ class Survey:
 
 @dataclass(frozen=True)
 class ParseLimits:
-    """Limits of one parse; the defaults have no effect.
+    """Limits of one parse; the defaults have no effect."""
 
-    Attributes:
-        check: is called now and then; raises to end the parse.
-        prepare: is called before the parse, with what the text contains; raises to prevent it.
-        parsed: is called with each large value, see `parser.discard`.
-    """
-
-    check: Callable[[], None] = lambda: None
-    prepare: Callable[[Survey], object] = lambda _content: None
-    parsed: Callable[[Any], object] = lambda _value: None
+    check: Callable[[], None] = lambda: None  # called now and then; raises to end the parse
+    prepare: Callable[[Survey], object] = lambda _content: None  # called before the parse; raises to prevent it
+    parsed: Callable[[Any], object] = lambda _value: None  # called with each large value, see `parser.discard`
 
 
 NO_LIMITS = ParseLimits()

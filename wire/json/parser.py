@@ -38,8 +38,7 @@ _ESCAPES = {0xF700 + byte: 0xDC00 + byte for byte in range(0x80, 0x100)}
 class Members(dict[str, JsonValue]):
     """A JSON object with repeated names; as a dict it has the first value of each.
 
-    Attributes:
-        pairs: all names and values, in the order of the text.
+    `pairs` has all names and values, in the order of the text.
     """
 
     __slots__ = ("pairs",)
@@ -64,11 +63,8 @@ def parse_json(text: bytes, limits: ParseLimits = NO_LIMITS) -> JsonValue:
     surrogate escapes. The first of repeated names counts; `members_of` returns all.
 
     A text with many values is parsed slice by slice, so that other threads are not blocked for long. It must be an
-    object, as every message is: otherwise it is not parsed, and the result is an empty list.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT: `JSON Parse error: …` with reason and byte offset, or it is nested too deep; or
-            an error of the functions of `limits`.
+    object, as every message is: otherwise it is not parsed, and the result is an empty list. The functions of `limits`
+    may raise their own errors.
     """
     if not text:
         raise invalid_argument("JSON Parse error: The document is empty")

@@ -36,13 +36,8 @@ BYTES_SUFFIX = "_bytes"
 def encode_request(inputs: Mapping[str, np.ndarray], signature_name: str) -> bytes:
     """Write the body of a columnar Predict request (client role).
 
-    Args:
-        inputs: arrays by alias, of any shape; strings as `S`, `U` or object arrays of bytes and (UTF-8) str.
-        signature_name: the signature to run.
-
-    Raises:
-        StatusError: UNIMPLEMENTED for element types that servers do not read from JSON (half, bfloat16, uint16,
-            complex, …), INVALID_ARGUMENT for arrays that cannot be sent at all.
+    Strings are `S`, `U` or object arrays of bytes and (UTF-8) str. The error for element types that servers do not read
+    from JSON (half, bfloat16, uint16, complex, …) is UNIMPLEMENTED.
     """
     columns = {alias: _encode_column(alias, array) for alias, array in inputs.items()}
     return json.dumps({"signature_name": signature_name, "inputs": columns}, separators=(",", ":")).encode()
@@ -83,17 +78,8 @@ def decode_inputs(
 ) -> tuple[dict[str, Tensor], bool]:
     """Decode the `instances` or `inputs` of a document to the inputs of a signature (server role).
 
-    Args:
-        document: from `parse_document`.
-        input_dtypes: the element type of each input of the signature, by alias.
-        signature_name: for the error message if the signature has no inputs.
-
-    Returns:
-        Tensors by alias (strings as object arrays of bytes), and whether the request is in row format, where the first
-        axis of each array is the rows.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT; UNIMPLEMENTED in columnar format for element types that JSON cannot represent.
+    Returns tensors by alias, and whether the request is in row format, where the first axis of each array is the rows.
+    `signature_name` is for the error message if the signature has no inputs.
     """
     from savedmodel_bakery.wire.tensors import Tensor  # not at the top: REST clients do without protobuf
 
@@ -158,11 +144,7 @@ class _Column:
         self.elements += elements
 
     def check(self, row: JsonValue) -> tuple[list[int], list[JsonValue]]:
-        """Return the shape and the elements of a row.
-
-        Raises:
-            StatusError: INVALID_ARGUMENT if its type, size or shape differs from those of the rows before it.
-        """
+        """Return the shape and the elements of a row; reject one that differs from the rows before it."""
         shape, elements = check_elements(row, self.dtype)
         if self.count and len(elements) != (size := len(self.elements) // self.count):
             raise invalid_argument(f"Expecting tensor size: {size} but got: {len(elements)}")

@@ -24,16 +24,7 @@ _CONTENT_COPIES = 30  # with escapes
 def decode_response(body: bytes, output_dtypes: Mapping[str, DType]) -> dict[str, np.ndarray]:
     """Read the body of the response to a columnar Predict request (client role).
 
-    Args:
-        body: JSON with `outputs`: the bare value of a single output, or an object of several. Plain strings need not be
-            UTF-8.
-        output_dtypes: the element types of all outputs of the signature, by alias.
-
-    Returns:
-        Arrays of these element types, by alias; strings as object arrays of bytes.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if the body is not such a response, or a value does not fit its element type.
+    The body has `outputs`: the bare value of a single output, or an object of several. Plain strings need not be UTF-8.
     """
     document = read_response(body)
     if "outputs" not in document:
@@ -63,17 +54,10 @@ def _decode_column(alias: str, value: JsonValue, dtype: DType) -> np.ndarray:
 
 
 def encode_response(outputs: Mapping[str, Tensor], *, row_format: bool) -> bytes:
-    """Write the body of a Predict response (server role).
+    """Write the body of a Predict response: columnar, or row by row (server role).
 
-    Strings are written as they are, valid UTF-8 or not; those of an alias that ends in `_bytes` as base64.
-
-    Args:
-        outputs: tensors by alias; strings as object arrays of bytes.
-        row_format: write `predictions`, row by row, instead of `outputs`, tensor by tensor.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT for element types that JSON cannot represent and, in row format, for outputs whose
-            first axes differ in size or are missing.
+    Strings are written as they are, valid UTF-8 or not; those of an alias that ends in `_bytes` as base64. In row
+    format, the first axes of all outputs must have the same size.
     """
     text = _row_text(outputs) if row_format else _column_text(outputs)
     return text.encode("latin-1")

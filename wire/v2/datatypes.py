@@ -35,15 +35,7 @@ BINARY_ONLY = frozenset({"FP16", "BF16"})
 
 
 def of_dtype(dtype: DType, tensor: str) -> str:
-    """Return the datatype of an element type.
-
-    Args:
-        dtype: the element type.
-        tensor: the tensor in words, such as `output "scores"`, for the error message.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT for element types that the protocol can't express.
-    """
+    """Return the datatype of an element type. `tensor` is the tensor in words, such as `output "x"`, for errors."""
     if dtype.name not in _NAMES:
         raise invalid_argument(
             f"{tensor} is {dtype.name}, which the v2 protocol cannot express; its datatypes are {', '.join(_DTYPES)}"
@@ -60,11 +52,7 @@ def of_number(number: int, tensor: str) -> str:
 
 
 def to_dtype(datatype: object, tensor: str) -> DType:
-    """Return the element type of a datatype.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT for anything else than the name of a datatype.
-    """
+    """Return the element type of a datatype."""
     if not isinstance(datatype, str) or datatype not in _DTYPES:
         raise invalid_argument(f"{tensor} has the datatype {shown(datatype)}; must be one of {', '.join(_DTYPES)}")
     return _DTYPES[datatype]

@@ -59,13 +59,7 @@ _WIDE = {"int_contents": np.dtype(np.int32), "uint_contents": np.dtype(np.uint32
 
 
 class RawMessage:
-    """A message and its raw contents, which are not copied into it.
-
-    Args:
-        message: without its raw contents.
-        number: of the field that they belong to.
-        contents: the raw contents.
-    """
+    """A message and its raw contents, which belong to its field `number` but are not copied into it."""
 
     def __init__(self, message: Any, number: int, contents: Sequence[Any]) -> None:
         self.message = message
@@ -73,11 +67,7 @@ class RawMessage:
         self._contents = contents
 
     def SerializeToString(self) -> bytes:  # noqa: N802 - the name that protobuf messages have
-        """Serialize the message with its raw contents.
-
-        Raises:
-            StatusError: INVALID_ARGUMENT if it exceeds MAX_MESSAGE_BYTES.
-        """
+        """Serialize the message with its raw contents."""
         fields: list[Any] = []
         for content in self._contents:
             fields += [self._tag, varint(len(content)), content]
@@ -92,21 +82,12 @@ class ParsedRequest(NamedTuple):
 
 
 def parse_request(content: bytes) -> ParsedRequest:
-    """Parse a serialized ModelInferRequest (server role).
-
-    Raises:
-        DecodeError: `content` is not such a message.
-    """
+    """Parse a serialized ModelInferRequest (server role)."""
     return ParsedRequest(*_parse(schema.ModelInferRequest, _RAW_INPUTS, "raw_input_contents", content))
 
 
 def read_request(parsed: ParsedRequest) -> InferRequest:
-    """Read a ModelInferRequest (server role).
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if it is not a request for inference; UNIMPLEMENTED for extensions that are not
-            supported.
-    """
+    """Read a ModelInferRequest (server role). The error for extensions that are not supported is UNIMPLEMENTED."""
     message, raw = parsed
     if raw and len(raw) != len(message.inputs):
         raise invalid_argument(f"the request has {len(message.inputs)} inputs, but {len(raw)} raw_input_contents")
@@ -129,11 +110,7 @@ def encode_request(
     signature_name: str = "",
     outputs: Sequence[str] = (),
 ) -> RawMessage:
-    """Make a ModelInferRequest with raw contents (client role); arguments as for `http.encode_request`.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT for element types that the protocol can't express.
-    """
+    """Make a ModelInferRequest with raw contents (client role)."""
     message = schema.ModelInferRequest(model_name=model_name, model_version="" if version is None else str(version))
     if signature_name:
         message.parameters[SIGNATURE_NAME].string_param = signature_name
@@ -148,11 +125,7 @@ def encode_request(
 
 
 def encode_response(response: InferResponse) -> RawMessage:
-    """Make a ModelInferResponse with raw contents (server role).
-
-    Raises:
-        StatusError: INVALID_ARGUMENT for element types that the protocol can't express; names the output.
-    """
+    """Make a ModelInferResponse with raw contents (server role)."""
     message = schema.ModelInferResponse(
         model_name=response.model_name, model_version=response.model_version, id=response.request_id
     )
@@ -165,12 +138,7 @@ def encode_response(response: InferResponse) -> RawMessage:
 
 
 def decode_response(content: bytes) -> InferResponse:
-    """Parse a serialized ModelInferResponse (client role), whose outputs may be raw or typed.
-
-    Raises:
-        DecodeError: `content` is not such a message.
-        StatusError: INVALID_ARGUMENT if the values of an output don't fit its datatype or shape.
-    """
+    """Parse a serialized ModelInferResponse (client role), whose outputs may be raw or typed."""
     message, raw = _parse(schema.ModelInferResponse, _RAW_OUTPUTS, "raw_output_contents", content)
     if raw and len(raw) != len(message.outputs):
         raise invalid_argument(f"the response has {len(message.outputs)} outputs, but {len(raw)} raw_output_contents")
@@ -183,12 +151,7 @@ def decode_response(content: bytes) -> InferResponse:
 
 
 def _parse(message_class: Any, number: int, field: str, content: bytes) -> tuple[Any, Sequence[Any]]:
-    """Return a message and its raw contents; if it is large, they stay in `content`.
-
-    Raises:
-        DecodeError: `content` is not such a message.
-        StatusError: INVALID_ARGUMENT if it is large and has too many fields.
-    """
+    """Return a message and its raw contents; if it is large, they stay in `content`."""
     if len(content) < LARGE_BYTES:
         message = message_class.FromString(content)
         return message, list(getattr(message, field))
@@ -209,11 +172,7 @@ def _parse(message_class: Any, number: int, field: str, content: bytes) -> tuple
 
 
 def _plain(parameters: Any) -> dict[str, Any]:
-    """Return the parameters of a message as Python's own values; those without a value are left out.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if they are too many.
-    """
+    """Return the parameters of a message as Python's own values; those without a value are left out."""
     check_count(len(parameters), "parameters")
     choices = {name: parameters[name].WhichOneof("parameter_choice") for name in parameters}
     return {name: getattr(parameters[name], choice) for name, choice in choices.items() if choice}

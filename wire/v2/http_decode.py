@@ -62,15 +62,11 @@ class _BinaryData:
 def decode_request(content: bytes, header_length: str | None, limits: ParseLimits = NO_LIMITS) -> InferRequest:
     """Read the body of a request (server role).
 
-    Args:
-        content: the body. Binary data is used in place, so it stays in memory as long as the inputs.
-        header_length: the header `HEADER_LENGTH`; None without one.
-        limits: of the parse of its JSON. They include memory for its values, which are decoded at once; binary data is
-            decoded later. So the result does not refer to the parsed JSON.
+    The error for extensions that are not supported is UNIMPLEMENTED.
 
-    Raises:
-        StatusError: INVALID_ARGUMENT if it is not such a body, or if values in JSON don't fit their datatype or shape;
-            UNIMPLEMENTED for extensions that are not supported; or an error of `limits`.
+    `header_length` is the header `HEADER_LENGTH`. Binary data is used in place, so `content` stays in memory as long as
+    the inputs. `limits` include memory for the values in JSON, which are decoded at once; binary data is decoded later.
+    So the result does not refer to the parsed JSON.
     """
     text, data = _split(content, header_length)
     document = parse_json(text, limits)
@@ -92,15 +88,7 @@ def decode_request(content: bytes, header_length: str | None, limits: ParseLimit
 
 
 def decode_response(content: bytes, header_length: str | None) -> InferResponse:
-    """Read the body of a response (client role), whose outputs may be binary data or JSON.
-
-    Args:
-        content: the body.
-        header_length: the header `HEADER_LENGTH`; None without one.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if it is not such a body.
-    """
+    """Read the body of a response (client role), whose outputs may be binary data or JSON."""
     text, data = _split(content, header_length)
     document = read_response(text)
     outputs = [_read_tensor(entry, data, "output") for entry in _entries(document, "outputs")]

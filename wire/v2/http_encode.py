@@ -36,15 +36,10 @@ _BINARY_COPIES = 2  # in pieces, and joined
 
 
 class Body(NamedTuple):
-    """A body to send.
-
-    Attributes:
-        content: the whole body.
-        header_length: the value of the header `HEADER_LENGTH`; None if all of the body is JSON.
-    """
+    """A body to send."""
 
     content: bytes
-    header_length: int | None
+    header_length: int | None  # of `HEADER_LENGTH`; None if all of the body is JSON
 
     @property
     def content_type(self) -> str:
@@ -61,15 +56,10 @@ def encode_request(
 ) -> Body:
     """Write the body of a request (client role).
 
-    Args:
-        inputs: arrays by name, of any shape; strings as `S`, `U` (sent as UTF-8) or object arrays of bytes and str.
-        signature_name: the signature to run; empty for the server's default, and for servers without signatures.
-        outputs: which to return; empty for all.
-        binary: send all inputs as binary data, and request all outputs as such. Otherwise JSON: for servers without the
-            extension. Strings that are not UTF-8 are then sent in base64, with MLServer's content type.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT for element types that the protocol, or JSON, can't express; names the input.
+    Strings are `S`, `U` (sent as UTF-8) or object arrays of bytes and str. `signature_name` is empty for the server's
+    default, and for servers without signatures; `outputs` is empty for all. `binary` sends all inputs as binary data,
+    and requests all outputs as such. Otherwise JSON: for servers without the extension. Strings that are not UTF-8 are
+    then sent in base64, with MLServer's content type.
     """
     head: dict[str, Any] = {}
     parameters: dict[str, Any] = {BINARY_DATA_OUTPUT: True} if binary else {}
@@ -93,15 +83,7 @@ def encode_request(
 
 
 def encode_response(response: InferResponse, requested: Sequence[RequestedOutput]) -> Body:
-    """Write the body of a response (server role).
-
-    Args:
-        response: the response; strings as object arrays of bytes.
-        requested: how to write each output, in the order of the response.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT for element types that the protocol, or JSON, can't express; names the output.
-    """
+    """Write the body of a response (server role); `requested` says how, in the order of the response."""
     head = {"model_name": response.model_name, "model_version": response.model_version}
     if response.request_id:
         head["id"] = response.request_id

@@ -37,71 +37,42 @@ CONTENT_TYPE, BASE64 = "content_type", "base64"
 
 @dataclass(frozen=True)
 class RequestedOutput:
-    """A requested output.
-
-    Attributes:
-        name: of the output.
-        is_binary: over HTTP, whether it is returned as binary data.
-        is_base64: in JSON, whether its elements are returned in base64 (MLServer's `content_type`).
-    """
+    """A requested output."""
 
     name: str
-    is_binary: bool = False
-    is_base64: bool = False
+    is_binary: bool = False  # over HTTP: return it as binary data
+    is_base64: bool = False  # in JSON: return its elements in base64 (MLServer's `content_type`)
 
 
 @dataclass(frozen=True)
 class InferRequest:
-    """A request for inference; see `SentTensor` for the values of its inputs.
+    """A request for inference; see `SentTensor` for the values of its inputs."""
 
-    Attributes:
-        inputs: in the order of the message; names may be repeated.
-        request_id: is returned with the response; empty for none.
-        signature_name: empty for the default signature.
-        outputs: which to return; empty for all.
-        is_binary: over HTTP, whether outputs are returned as binary data if `outputs` is empty.
-    """
-
-    inputs: Sequence[SentTensor] = field(repr=False)
-    request_id: str = ""
-    signature_name: str = ""
-    outputs: Sequence[RequestedOutput] = ()
-    is_binary: bool = False
+    inputs: Sequence[SentTensor] = field(repr=False)  # in the order of the message; names may be repeated
+    request_id: str = ""  # returned with the response; empty for none
+    signature_name: str = ""  # empty for the default signature
+    outputs: Sequence[RequestedOutput] = ()  # empty for all
+    is_binary: bool = False  # over HTTP: return outputs as binary data if `outputs` is empty
 
 
 @dataclass(frozen=True)
 class InferResponse:
-    """The response to a request for inference.
-
-    Attributes:
-        model_name: of the model that answered.
-        model_version: a number as text for our servers; other servers may have other names, or none.
-        outputs: by name, in the order of the message.
-        request_id: that of the request; empty for none.
-    """
+    """The response to a request for inference."""
 
     model_name: str
-    model_version: str
-    outputs: Mapping[str, Tensor] = field(repr=False)
+    model_version: str  # a number for our servers; others may have another text, or none
+    outputs: Mapping[str, Tensor] = field(repr=False)  # in the order of the message
     request_id: str = ""
 
 
 def check_count(count: int, role: str) -> None:
-    """Check the number of inputs, outputs or parameters in a part of a message.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if there are more than `MAX_TENSORS`.
-    """
+    """Refuse more than `MAX_TENSORS` inputs, outputs or parameters in a part of a message."""
     if count > MAX_TENSORS:
         raise invalid_argument(f"the message has {count} {role}; at most {MAX_TENSORS} are allowed")
 
 
 def read_text(value: object, field_name: str) -> str:
-    """Return an optional string of a message.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if it is something else.
-    """
+    """Return an optional string of a message."""
     if value is None:
         return ""
     if not isinstance(value, str):
@@ -110,11 +81,7 @@ def read_text(value: object, field_name: str) -> str:
 
 
 def read_flag(parameters: Mapping[str, Any], name: str, default: bool, where: str) -> bool:
-    """Return a boolean parameter of a request or a tensor.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if it is something else.
-    """
+    """Return a boolean parameter of a request or a tensor."""
     value = parameters.get(name, default)
     if not isinstance(value, bool):
         raise invalid_argument(f"the parameter {name} of {where} is {shown(value)}; must be true or false")
@@ -122,11 +89,7 @@ def read_flag(parameters: Mapping[str, Any], name: str, default: bool, where: st
 
 
 def check_parameters(parameters: Mapping[str, Any], tensor: str) -> None:
-    """Check that the parameters of an input or output request no extension that is not supported.
-
-    Raises:
-        StatusError: UNIMPLEMENTED for shared memory and classification.
-    """
+    """Refuse shared memory and classification, extensions that are not supported, with UNIMPLEMENTED."""
     if any(name.startswith("shared_memory_") for name in parameters):
         raise StatusError(
             Code.UNIMPLEMENTED, f"{tensor} is in shared memory, which is not supported: send its values in the message"
@@ -145,11 +108,7 @@ def is_base64(parameters: Mapping[str, Any]) -> bool:
 
 
 def decode_content(sent: SentTensor, parameters: Mapping[str, Any]) -> SentTensor:
-    """Return a tensor whose elements are those of `sent`, decoded from base64 if its parameters say so.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if it is not BYTES; decoding raises it too, if an element is not base64.
-    """
+    """Return a tensor whose elements are those of `sent`, decoded from base64 if its parameters say so."""
     if not is_base64(parameters):
         return sent
     if sent.dtype is not STRING:

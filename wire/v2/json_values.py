@@ -20,16 +20,9 @@ _SLICE = 2**14  # elements per step, so that other threads are blocked for milli
 
 
 def decode_data(data: JsonValue, dtype: DType, shape: Sequence[int], tensor: str) -> np.ndarray:
-    """Decode `data` to an array of one dimension.
+    """Decode `data` to an array of one dimension: a list nested like the shape, or a flat one in row-major order.
 
-    Args:
-        data: a list nested like the shape, or a flat one in row-major order; strings as JSON strings (UTF-8).
-        dtype: the element type.
-        shape: the declared shape.
-        tensor: the tensor in words, for error messages.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if a value does not fit the datatype, or their number does not fit the shape.
+    `tensor` is the tensor in words, for error messages.
     """
     datatype = of_dtype(dtype, tensor)
     if datatype in BINARY_ONLY:
@@ -50,11 +43,7 @@ def decode_data(data: JsonValue, dtype: DType, shape: Sequence[int], tensor: str
 
 
 def narrow(values: np.ndarray, dtype: DType, tensor: str) -> np.ndarray:
-    """Convert integers to their element type.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if one is out of range.
-    """
+    """Convert integers to their element type, if they are in its range."""
     limits = np.iinfo(dtype.numpy)
     if values.size and not (limits.min <= values.min() and values.max() <= limits.max):
         raise invalid_argument(
@@ -68,15 +57,6 @@ def encode_data(array: np.ndarray, dtype: DType, tensor: str, *, as_base64: bool
 
     Strings are written as they are, valid UTF-8 or not, as Triton writes them. NaN and infinity are `NaN`, `Infinity`
     and `-Infinity`.
-
-    Args:
-        array: of any shape; strings as objects of bytes.
-        dtype: the element type.
-        tensor: the tensor in words, for error messages.
-        as_base64: write strings in base64.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT for datatypes that JSON can't represent.
     """
     datatype = of_dtype(dtype, tensor)
     if datatype in BINARY_ONLY:

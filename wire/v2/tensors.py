@@ -28,13 +28,8 @@ Hook = Callable[[], None]
 class SentTensor(NamedTuple):
     """A tensor as a message declares it; values that are not JSON are decoded on request.
 
-    Attributes:
-        name: of the input or output.
-        tensor: the same in words, such as `input "x"`, for error messages.
-        dtype: the element type.
-        shape: the declared shape.
-        values: decodes the values to an array of one dimension; calls its argument when their number is known to be
-            that of the shape, before it uses memory for them. Values in JSON have been decoded already, without a call.
+    `values` decodes the values to an array of one dimension; it calls its argument when their number is known to be
+    that of the shape, before it uses memory for them. Values in JSON have been decoded already, without a call.
     """
 
     name: str
@@ -46,12 +41,8 @@ class SentTensor(NamedTuple):
     def decode(self, on_size: Callable[[DType, tuple[int, ...]], None] = lambda _dtype, _shape: None) -> Tensor:
         """Return the tensor.
 
-        Args:
-            on_size: is called with the element type and the shape before memory is used for the values, unless they
-                are JSON; may raise StatusError.
-
-        Raises:
-            StatusError: INVALID_ARGUMENT if the values don't fit the datatype or the shape; or as `on_size`.
+        `on_size` is called with the element type and the shape before memory is used for the values, unless they are
+        JSON; it may raise StatusError.
         """
         values = self.values(lambda: on_size(self.dtype, self.shape))
         if is_unrepresentable(self.shape, self.dtype.numpy):
@@ -60,12 +51,7 @@ class SentTensor(NamedTuple):
 
 
 def read_shape(sizes: Any, tensor: str) -> tuple[int, ...]:
-    """Return the shape that a message declares.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if it is not a list of at most `MAX_DIMENSIONS` sizes, or has more elements than
-            an integer of 64 bits can count.
-    """
+    """Return the shape that a message declares: at most `MAX_DIMENSIONS` sizes, and elements that 64 bits can count."""
     if not isinstance(sizes, Sequence) or isinstance(sizes, str) or len(sizes) > MAX_DIMENSIONS:
         raise invalid_argument(f"{tensor} needs a shape: a list of at most {MAX_DIMENSIONS} sizes")
     for size in sizes:
@@ -79,20 +65,9 @@ def read_shape(sizes: Any, tensor: str) -> tuple[int, ...]:
 
 
 def decode_raw(content: Any, dtype: DType, shape: Sequence[int], tensor: str, on_size: Hook) -> np.ndarray:
-    """Decode binary tensor data to an array of one dimension.
+    """Decode binary tensor data to an aligned array of one dimension, read-only if it shares memory with `content`.
 
-    Args:
-        content: bytes or a memoryview of them.
-        dtype: the element type.
-        shape: the declared shape.
-        tensor: the tensor in words, for error messages.
-        on_size: see `SentTensor.values`.
-
-    Returns:
-        An aligned array, read-only if it shares memory with `content`; strings as an object array of bytes.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if the number of bytes does not fit the shape.
+    Strings become objects of bytes. `tensor` is the tensor in words; see `SentTensor.values` for `on_size`.
     """
     count = math.prod(shape)
     if dtype is STRING:
@@ -115,11 +90,7 @@ def decode_raw(content: Any, dtype: DType, shape: Sequence[int], tensor: str, on
 
 
 def encode_raw(array: np.ndarray, dtype: DType) -> Any:
-    """Encode an array as binary tensor data: bytes, or the array itself as uint8 if it has that layout already.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if an element of a string array is neither bytes nor str, or 4 GiB or larger.
-    """
+    """Encode an array as binary tensor data: bytes, or the array itself as uint8 if it has that layout already."""
     if dtype is STRING:
         return b"".join(piece for item in array.ravel().tolist() for piece in _pack_string(as_bytes(item)))
     values = np.asarray(array, dtype=dtype.numpy, order="C")
