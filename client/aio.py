@@ -25,7 +25,7 @@ from savedmodel_bakery.client.flows import Flow, Flows
 from savedmodel_bakery.client.servers import parse_server
 from savedmodel_bakery.client.transports.factory import create_async_transport
 from savedmodel_bakery.defaults import DEFAULT_MODEL
-from savedmodel_bakery.wire.features import Example, ScoredClass
+from savedmodel_bakery.wire.examples import Example, ScoredClass
 
 _Self = TypeVar("_Self", bound="BaseAsyncClient")
 

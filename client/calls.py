@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from savedmodel_bakery.answers.signatures import Signature
-    from savedmodel_bakery.wire.features import Example
+    from savedmodel_bakery.wire.examples import Example
 
 _MAX_VERSION = 2**63 - 1
 

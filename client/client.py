@@ -24,7 +24,7 @@ from savedmodel_bakery.client.servers import TransportName, parse_server
 from savedmodel_bakery.client.transports.factory import create_transport
 from savedmodel_bakery.client.transports.transport import ModelTransport, Transport
 from savedmodel_bakery.defaults import DEFAULT_MODEL
-from savedmodel_bakery.wire.features import Example, ScoredClass
+from savedmodel_bakery.wire.examples import Example, ScoredClass
 
 Images: TypeAlias = list[Any] | tuple[Any, ...]  # of Image; list[Image] would reject list[Path]
 _Self = TypeVar("_Self", bound="BaseClient")

@@ -21,7 +21,7 @@ from savedmodel_bakery.client.calls import Call, Classify, Metadata, ModelSpec, 
 from savedmodel_bakery.client.flow_runners import Result
 from savedmodel_bakery.errors import InvalidResponseError, RequestRefusedError
 from savedmodel_bakery.wire import trees
-from savedmodel_bakery.wire.features import Example, ScoredClass
+from savedmodel_bakery.wire.examples import Example, ScoredClass
 from savedmodel_bakery.wire.status import Code
 
 Flow = Generator[Call, Any, Result]

@@ -36,7 +36,7 @@ from savedmodel_bakery.exporter.tensor_types import (
     Tensor,
     Texts,
 )
-from savedmodel_bakery.tensorflow_log import startup_log_hidden
+from savedmodel_bakery.tensorflow_import import startup_log_hidden
 from savedmodel_bakery.wire import schema
 
 ENCODED_FEATURE = "image/encoded"

@@ -1,4 +1,4 @@
-"""The errors that a call or a bake may raise. Must not import numpy, protobuf or a network library.
+"""The errors that a call or a bake may raise, and their texts. Must not import numpy, protobuf or a network library.
 
     ClientError
     ├── ConnectionFailedError     cannot connect, or the connection was lost before the response arrived
@@ -18,6 +18,9 @@ Invalid arguments to the library raise ValueError or TypeError; an image file th
 
 from __future__ import annotations
 
+import re
+
+from savedmodel_bakery.log import escape
 from savedmodel_bakery.wire.status import Code
 
 
@@ -108,3 +111,13 @@ class TritonError(BakeError):
 
 class PublishError(BakeError):
     """A version can't be published or read."""
+
+
+def one_line(message: str) -> str:
+    """Return a message on one line, without the line breaks of servers; control characters become escapes."""
+    return escape(" ".join(message.split()))
+
+
+def image_error(message: str) -> str:
+    """Return what a baked servable says about a bad image, without TensorFlow's text about the failed assertion."""
+    return re.sub(r"assertion failed: \[(.*?)\]\s+\[\[.*", r"\1", message, flags=re.DOTALL)

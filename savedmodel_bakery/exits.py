@@ -14,8 +14,14 @@ import click
 
 from savedmodel_bakery import tracing
 from savedmodel_bakery.defaults import DEFAULT_MODEL, TOKEN_VARIABLE
-from savedmodel_bakery.error_text import image_error, one_line
-from savedmodel_bakery.errors import AccessDeniedError, BakeError, ClientError, ConnectionFailedError
+from savedmodel_bakery.errors import (
+    AccessDeniedError,
+    BakeError,
+    ClientError,
+    ConnectionFailedError,
+    image_error,
+    one_line,
+)
 from savedmodel_bakery.extras import MissingPackageError
 from savedmodel_bakery.interrupts import INTERRUPTED, ignore_traceback_of_next_interrupt
 from savedmodel_bakery.wire.status import StatusError

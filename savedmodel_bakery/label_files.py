@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
-from savedmodel_bakery.small_files import read_small
+from savedmodel_bakery.files import read_small
 
 Colour = tuple[int, int, int]
 

@@ -39,7 +39,7 @@ LONGEST_FIRST = (
 COLD = {
     "docs/test_readme.py": "the first commands of a user, without a line of TensorFlow's log",
     "savedmodel_bakery/test_packaging.py": "installed packages",
-    "savedmodel_bakery/test_tensorflow_log.py": "the log of the import",
+    "savedmodel_bakery/test_tensorflow_import.py": "the log of the import",
     "exporter/test_bake_killed.py": "which processes end",
     "serving/models/test_memory.py": "memory",
     "system/test_large_model.py": "memory",

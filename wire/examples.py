@@ -1,13 +1,35 @@
-"""Encodes examples as tf.Example (tensorflow/core/example/example.proto)."""
+"""Examples: their features as plain Python values, as a client passes them, and as tf.Example.
+
+The kind of a feature follows from its values, as in the REST API: int64 from int, float from float, bytes from bytes
+and str. Protobuf is imported on demand, because REST clients do without it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from savedmodel_bakery.wire import schema
-from savedmodel_bakery.wire.features import Example, FeatureList, feature_values
+from savedmodel_bakery.wire.status import invalid_argument
 from savedmodel_bakery.wire.varints import varint
+
+FeatureValue = bytes | str | int | float
+Feature = FeatureValue | Sequence[FeatureValue]
+Example = Mapping[str, Feature]
+ScoredClass = tuple[str, float]
+FeatureList = tuple[str, list[Any]]
+"""The kind of a feature (`bytes`, `int64` or `float`; empty if it has no values) and its values."""
+
+
+def feature_values(name: str, feature: Feature) -> list[bytes] | list[int] | list[float]:
+    """Return the values of a feature, all of one type; str is encoded as UTF-8."""
+    items = [feature] if isinstance(feature, (bytes, str, int, float)) else list(feature)
+    values = [value.encode() if isinstance(value, str) else value for value in items]
+    for value_type in (bytes, int, float):
+        if values and all(type(value) is value_type for value in values):
+            return values  # type: ignore[return-value]  # all values have this type
+    raise invalid_argument(
+        f'feature "{name}" is {feature!r:.60}; must be bytes or str, int, or float, or a list of values of one type'
+    )
 
 
 class ExamplesWithContext(Sequence[bytes]):
@@ -38,7 +60,9 @@ _LISTS = {bytes: "bytes_list", int: "int64_list", float: "float_list"}
 
 
 def encode_example(example: Example) -> Any:
-    """Encode features as a tf.Example message."""
+    """Encode features as a tf.Example message (tensorflow/core/example/example.proto)."""
+    from savedmodel_bakery.wire import schema
+
     message = schema.Example()
     for name, feature in example.items():
         values = feature_values(name, feature)
@@ -48,6 +72,8 @@ def encode_example(example: Example) -> Any:
 
 def serialize_example(features: Mapping[str, FeatureList]) -> bytes:
     """Serialize a tf.Example whose names need not be valid UTF-8 (surrogate escapes), which protobuf would reject."""
+    from savedmodel_bakery.wire import schema
+
     entries = []
     for name, (kind, values) in sorted(features.items()):
         feature = schema.Feature()

@@ -13,10 +13,9 @@ from threading import Event
 from typing import Any
 
 from savedmodel_bakery.answers.images import encode_images
-from savedmodel_bakery.answers.photo_rows import make_photo_rows
 from savedmodel_bakery.answers.photos.photo import Photo
 from savedmodel_bakery.answers.predictions import Prediction
-from savedmodel_bakery.answers.rows import Row
+from savedmodel_bakery.answers.rows import Row, make_photo_rows
 from savedmodel_bakery.answers.task import Task
 from savedmodel_bakery.client.client import BaseClient
 from savedmodel_bakery.client.transports.retries import SHUTTING_DOWN

@@ -26,7 +26,7 @@ from savedmodel_bakery.answers.rows import (
     to_json,
 )
 from savedmodel_bakery.extras import naming_extras
-from savedmodel_bakery.locks import lock
+from savedmodel_bakery.files import lock
 
 FORMATS = (".jsonl", ".csv", ".parquet")
 

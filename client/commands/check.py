@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from savedmodel_bakery.client.commands.options import connection_options, is_set, open_client
-from savedmodel_bakery.error_text import one_line
+from savedmodel_bakery.errors import one_line
 from savedmodel_bakery.exits import FAILED, as_usage_error, print_error
 from savedmodel_bakery.groups import Command
 

@@ -20,8 +20,7 @@ from savedmodel_bakery.client.commands.rollout_options import (
     open_servers,
 )
 from savedmodel_bakery.client.rollout.steps import STABLE
-from savedmodel_bakery.error_text import one_line
-from savedmodel_bakery.errors import ClientError
+from savedmodel_bakery.errors import ClientError, one_line
 from savedmodel_bakery.exits import FAILED, NO_CONNECTION, as_usage_error, print_error
 from savedmodel_bakery.groups import Command, FloatRange
 from savedmodel_bakery.wire.status import Code

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from savedmodel_bakery.client.commands.options import connection_options, open_client
-from savedmodel_bakery.error_text import one_line
+from savedmodel_bakery.errors import one_line
 from savedmodel_bakery.groups import Command
 from savedmodel_bakery.wire.status import Code
 

@@ -20,7 +20,7 @@ from savedmodel_bakery.client.bulk.job import Job
 from savedmodel_bakery.client.goldens import GoldensError, read_goldens, replay
 from savedmodel_bakery.client.rollout.errors import RolloutError
 from savedmodel_bakery.client.rollout.rollout import Rollout
-from savedmodel_bakery.error_text import one_line
+from savedmodel_bakery.errors import one_line
 
 _MAX_LISTED = 10
 _REQUESTS = 4  # at a time

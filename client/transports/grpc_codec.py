@@ -16,8 +16,7 @@ from savedmodel_bakery.errors import InvalidResponseError
 from savedmodel_bakery.wire import messages, schema
 from savedmodel_bakery.wire.attachments import TensorMessage, parse_message
 from savedmodel_bakery.wire.examples import encode_example
-from savedmodel_bakery.wire.message_pool import Method
-from savedmodel_bakery.wire.schema import METHODS
+from savedmodel_bakery.wire.schema import METHODS, Method
 
 _METHODS = {
     Predict: "Predict",

@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 from savedmodel_bakery.client.transports import v2_flows
 from savedmodel_bakery.client.transports.transport import decoding_response, encoding_request
 from savedmodel_bakery.errors import InvalidResponseError
-from savedmodel_bakery.wire.message_pool import Method
+from savedmodel_bakery.wire.schema import Method
 from savedmodel_bakery.wire.v2 import grpc as messages
 from savedmodel_bakery.wire.v2 import schema
 

@@ -17,7 +17,7 @@ from savedmodel_bakery.exporter.commands.running import print_progress, print_wa
 from savedmodel_bakery.exporter.recipe import Recipe, convert_values, read_recipe_file
 from savedmodel_bakery.exporter.resources import example_photos
 from savedmodel_bakery.exporter.tested_runtimes import oldest_version
-from savedmodel_bakery.toml import parse_toml
+from savedmodel_bakery.files import parse_toml
 
 _INSPECT_EXAMPLES = """\b
 Examples:

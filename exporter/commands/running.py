@@ -13,7 +13,7 @@ import click
 from savedmodel_bakery import tensorflow_import
 from savedmodel_bakery.extras import naming_extras
 from savedmodel_bakery.interrupts import exit_now, exit_on_interrupt
-from savedmodel_bakery.tensorflow_log import show_log
+from savedmodel_bakery.tensorflow_import import show_log
 
 
 @contextlib.contextmanager

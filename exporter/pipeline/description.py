@@ -10,8 +10,7 @@ from savedmodel_bakery.errors import PipelineError
 from savedmodel_bakery.exporter.pipeline.check import CheckedPipeline
 from savedmodel_bakery.exporter.pipeline.pipeline_file import Pipeline, parse_pipeline
 from savedmodel_bakery.exporter.publish import PIPELINE_FILE
-from savedmodel_bakery.small_files import read_small
-from savedmodel_bakery.toml import parse_toml
+from savedmodel_bakery.files import parse_toml, read_small
 
 _TENSORS = "tensors"
 

@@ -14,8 +14,7 @@ from typing import Any
 
 from savedmodel_bakery.errors import PipelineError, PublishError
 from savedmodel_bakery.exporter.publish import check_name
-from savedmodel_bakery.small_files import read_small
-from savedmodel_bakery.toml import parse_toml
+from savedmodel_bakery.files import parse_toml, read_small
 
 DEFAULT_SIGNATURE = "serving_default"
 

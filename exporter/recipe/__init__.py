@@ -23,8 +23,7 @@ from savedmodel_bakery.exporter.recipe.model import (
     Source,
 )
 from savedmodel_bakery.exporter.recipe.preprocessing import LETTERBOX, PIXELS, RESIZE_METHODS, SCALES, Preprocessing
-from savedmodel_bakery.small_files import read_small
-from savedmodel_bakery.toml import parse_toml
+from savedmodel_bakery.files import parse_toml, read_small
 from savedmodel_bakery.wire import version_folder
 
 __all__ = [

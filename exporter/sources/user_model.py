@@ -13,7 +13,7 @@ from typing import Any
 
 from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.sources.network import Network, from_keras_model
-from savedmodel_bakery.small_files import MAX_BYTES
+from savedmodel_bakery.files import MAX_BYTES
 
 FUNCTION_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 

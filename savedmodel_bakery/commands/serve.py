@@ -14,7 +14,7 @@ import click
 from savedmodel_bakery import log
 from savedmodel_bakery.exits import as_usage_error
 from savedmodel_bakery.groups import Option
-from savedmodel_bakery.tensorflow_log import show_log
+from savedmodel_bakery.tensorflow_import import show_log
 from savedmodel_bakery.wire.status import StatusError
 
 ADDRESS = "127.0.0.1"

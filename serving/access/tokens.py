@@ -12,7 +12,7 @@ from enum import Enum
 from math import isfinite
 from typing import Any
 
-from savedmodel_bakery.toml import parse_toml
+from savedmodel_bakery.files import parse_toml
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"[\w.@/-]{1,100}", re.ASCII)

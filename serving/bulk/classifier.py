@@ -8,9 +8,9 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError
 
 from savedmodel_bakery.answers import parquet
-from savedmodel_bakery.answers.photo_rows import make_photo_rows
 from savedmodel_bakery.answers.photos.photo import Photo, unreadable_photo
 from savedmodel_bakery.answers.predictions import Prediction
+from savedmodel_bakery.answers.rows import make_photo_rows
 from savedmodel_bakery.errors import RequestRefusedError
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.inference.photos import PhotoModel, find_photo_task

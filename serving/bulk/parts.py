@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from savedmodel_bakery.answers.rows import find_task_name
-from savedmodel_bakery.locks import lock
+from savedmodel_bakery.files import lock
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
 
 _PART = re.compile(r"rows-[0-9a-f]{32}-[0-9]{6}-[0-9]+\.parquet")

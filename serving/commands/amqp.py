@@ -27,7 +27,7 @@ from savedmodel_bakery.serving.commands.amqp_options import (
 )
 from savedmodel_bakery.serving.commands.amqp_queues import print_status, purge_queue, requeue_dead_letters
 from savedmodel_bakery.serving.commands.metrics_page import metrics_options, serve_page
-from savedmodel_bakery.tensorflow_log import show_log
+from savedmodel_bakery.tensorflow_import import show_log
 from savedmodel_bakery.wire.amqp import MAX_MESSAGE_BYTES
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from savedmodel_bakery.files import parse_toml, read_small
 from savedmodel_bakery.serving import memory
 from savedmodel_bakery.serving.models.servable import Servable
 from savedmodel_bakery.serving.options.batching_parameters import (
@@ -22,8 +23,6 @@ from savedmodel_bakery.serving.runtimes.batching import Batcher
 from savedmodel_bakery.serving.runtimes.runtime import Runtime
 from savedmodel_bakery.serving.runtimes.tf_session import SavedModel
 from savedmodel_bakery.serving.telemetry.images import RowCounts, record_stages
-from savedmodel_bakery.small_files import read_small
-from savedmodel_bakery.toml import parse_toml
 from savedmodel_bakery.wire import version_folder
 from savedmodel_bakery.wire.status import Code, StatusError
 

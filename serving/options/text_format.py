@@ -8,7 +8,7 @@ from typing import Any
 
 from google.protobuf import text_format
 
-from savedmodel_bakery.small_files import read_small
+from savedmodel_bakery.files import read_small
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 

@@ -25,7 +25,7 @@ import numpy as np
 from google.protobuf.json_format import ParseDict
 
 from savedmodel_bakery.wire import schema
-from savedmodel_bakery.wire.message_pool import Method
+from savedmodel_bakery.wire.schema import Method
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 from savedmodel_bakery.wire.tensors import decode_array, encode_tensor
 from savedmodel_bakery.wire.v2 import schema as v2_schema

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from savedmodel_bakery.wire.examples import encode_example
-from savedmodel_bakery.wire.features import Example
+from savedmodel_bakery.wire.examples import Example, encode_example
 from savedmodel_bakery.wire.json.examples import decode_request, encode_request
 from savedmodel_bakery.wire.status import Code, StatusError
 

@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 import pybase64
 
-from savedmodel_bakery.wire.features import Example, Feature, FeatureList, ScoredClass, feature_values
+from savedmodel_bakery.wire.examples import (
+    Example,
+    ExamplesWithContext,
+    Feature,
+    FeatureList,
+    ScoredClass,
+    feature_values,
+    serialize_example,
+)
 from savedmodel_bakery.wire.json.decode import decode_base64, document_error, is_base64, parse_document, read_response
 from savedmodel_bakery.wire.json.encode import float_texts, new_line, quote_bytes
 from savedmodel_bakery.wire.json.limits import NO_LIMITS, ParseLimits
@@ -59,9 +67,6 @@ def decode_request(body: bytes, limits: ParseLimits = NO_LIMITS) -> tuple[str, S
     Returns the signature name, empty if the body has none, and a serialized tf.Example for each example. Each begins
     with the features of the context, so that a parser replaces them with the example's own.
     """
-    # Not at the top: REST clients do without protobuf.
-    from savedmodel_bakery.wire.examples import ExamplesWithContext, serialize_example
-
     document, signature_name = parse_document(body, limits)
     context = serialize_example(_decode_features(document["context"])) if "context" in document else b""
     if "examples" not in document:

@@ -6,7 +6,7 @@ The pool is loaded from `descriptors.binpb`, which `tools/make_v2_descriptors.py
 
 from __future__ import annotations
 
-from savedmodel_bakery.wire.message_pool import MessagePool
+from savedmodel_bakery.wire.schema import MessagePool
 
 _MESSAGES = MessagePool("v2/descriptors.binpb")
 POOL = _MESSAGES.descriptors

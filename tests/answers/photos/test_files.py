@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from bulk_files import write_photos, write_zip
 
-from savedmodel_bakery.answers.photos import archives, photo
+from savedmodel_bakery.answers.photos import photo, sources
 
 Read = Callable[..., dict[str, str]]
 
@@ -40,7 +40,7 @@ def test_oversized_files_and_special_files_are_not_read(
     read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(photo, "MAX_PHOTO_BYTES", 4)
-    monkeypatch.setattr(archives, "MAX_PHOTO_BYTES", 4)
+    monkeypatch.setattr(sources, "MAX_PHOTO_BYTES", 4)
     write_photos(tmp_path / "a", horse=b"horse", cat=b"cat")
     write_zip("a/b.zip", horse=b"horse")
     os.mkfifo("a/fifo")
