@@ -29,7 +29,7 @@ from savedmodel_bakery.serving.inference.photos import PhotoModel
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry, read_version
 from savedmodel_bakery.wire.json.predict_response import response_size
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
-from savedmodel_bakery.wire.v2.datatypes import shown
+from savedmodel_bakery.wire.v2.tensors import shown
 
 _URL = re.compile(PHOTOS + r"(?P<model>[^/:]+)(?:/versions/(?P<version>[^/:]+)|/labels/(?P<label>[^/:]+))?")
 _FORM = "multipart/form-data"

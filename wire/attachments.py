@@ -17,9 +17,9 @@ from google.protobuf.message import DecodeError, EncodeError
 
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.dtypes import DType, of_array
+from savedmodel_bakery.wire.encoding import DELIMITED, message_fields, varint
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
 from savedmodel_bakery.wire.tensors import RAW_TAGS, decode_array, encode_tensor, fill_head, raw_field
-from savedmodel_bakery.wire.varints import read_varint, varint
 
 LARGE_BYTES = 1 << 20
 """Smaller values stay in the message: copying them is cheaper than detaching them."""
@@ -28,8 +28,7 @@ MAX_MESSAGE_BYTES = 2**31 - 1
 """Protobuf's limit (protobuf.dev/programming-guides/proto-limits)."""
 
 _MAX_FIELDS = 1000  # of a message that is searched for large tensors
-_VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5  # wire types
-_KEY_TAG, _VALUE_TAG = 1 << 3 | _DELIMITED, 2 << 3 | _DELIMITED  # the two fields of a map entry
+_KEY_TAG, _VALUE_TAG = 1 << 3 | DELIMITED, 2 << 3 | DELIMITED  # the two fields of a map entry
 _RAW_FIELDS = {tag[0] >> 3: name for name, tag in RAW_TAGS.items()}
 
 
@@ -93,7 +92,7 @@ class TensorMessage:
         key = alias.encode()
         entry = varint(_KEY_TAG) + varint(len(key)) + key + varint(_VALUE_TAG) + varint(len(proto) + size) + proto
         number = self.message.DESCRIPTOR.fields_by_name[self._field].number
-        return varint(number << 3 | _DELIMITED) + varint(len(entry) + size) + entry
+        return varint(number << 3 | DELIMITED) + varint(len(entry) + size) + entry
 
 
 def parse_message(message_class: Any, field: str, content: bytes) -> TensorMessage:
@@ -104,7 +103,7 @@ def parse_message(message_class: Any, field: str, content: bytes) -> TensorMessa
         number = message_class.DESCRIPTOR.fields_by_name[field].number
         # If the message is malformed or unusual, protobuf reports what is wrong or applies its own rules.
         with suppress(StatusError, UnicodeDecodeError, DecodeError):
-            parts, attachments = _detach(memoryview(content), number << 3 | _DELIMITED)
+            parts, attachments = _detach(memoryview(content), number << 3 | DELIMITED)
     return TensorMessage(message_class.FromString(b"".join(parts) if attachments else content), field, attachments)
 
 
@@ -121,32 +120,6 @@ def serialize_with(message: Any, fields: Sequence[Any]) -> bytes:
     if size > MAX_MESSAGE_BYTES:
         raise invalid_argument(f"{name} has {size} bytes; a protobuf message has at most {MAX_MESSAGE_BYTES}")
     return b"".join(pieces)
-
-
-def field_numbers(content: bytes) -> set[int]:
-    """Return the numbers of the fields that a serialized message has, including unknown ones."""
-    return {tag >> 3 for tag, *_ in message_fields(memoryview(content))}
-
-
-def message_fields(content: memoryview) -> Iterator[tuple[int, int, int, int]]:
-    """Yield each field's tag, the offset of that tag, and the start and end of the field's body."""
-    end = 0
-    while end < len(content):
-        start = end
-        tag, body = read_varint(content, start)
-        wire_type = tag & 7
-        if wire_type == _VARINT:
-            _, end = read_varint(content, body)
-        elif wire_type == _DELIMITED:
-            size, body = read_varint(content, body)
-            end = body + size
-        elif wire_type in (_FIXED64, _FIXED32):
-            end = body + (8 if wire_type == _FIXED64 else 4)
-        else:
-            raise invalid_argument(f"unknown wire type {wire_type}")
-        if end > len(content):
-            raise invalid_argument("a field ends beyond its message")
-        yield tag, start, body, end
 
 
 def _some_fields(content: memoryview) -> Iterator[tuple[int, int, int, int]]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from savedmodel_bakery.wire.encoding import delimited_field
 from savedmodel_bakery.wire.status import invalid_argument
-from savedmodel_bakery.wire.varints import varint
 
 FeatureValue = bytes | str | int | float
 Feature = FeatureValue | Sequence[FeatureValue]
@@ -79,11 +79,6 @@ def serialize_example(features: Mapping[str, FeatureList]) -> bytes:
         feature = schema.Feature()
         if kind:
             getattr(feature, f"{kind}_list").value.extend(values)
-        entry = _field(1, name.encode("utf-8", "surrogateescape")) + _field(2, feature.SerializeToString())
-        entries.append(_field(1, entry))  # Features.feature
-    return _field(1, b"".join(entries))  # Example.features
-
-
-def _field(number: int, content: bytes) -> bytes:
-    """Serialize a length-delimited field (protobuf.dev/programming-guides/encoding)."""
-    return varint(number << 3 | 2) + varint(len(content)) + content
+        key = delimited_field(1, name.encode("utf-8", "surrogateescape"))
+        entries.append(delimited_field(1, key + delimited_field(2, feature.SerializeToString())))  # Features.feature
+    return delimited_field(1, b"".join(entries))  # Example.features

@@ -10,7 +10,7 @@ from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
 
-from savedmodel_bakery.wire.attachments import message_fields
+from savedmodel_bakery.wire.encoding import DELIMITED, message_fields
 from savedmodel_bakery.wire.status import StatusError
 
 MAX_FIELDS = 20_000
@@ -32,7 +32,6 @@ _WIDTHS = {
 """Bytes of a value by the types whose values are varints."""
 
 _SMALL_BYTES = 4096
-_DELIMITED = 2  # wire type
 _MAX_DEPTH = 100  # of messages in messages, as in protobuf
 
 
@@ -59,7 +58,7 @@ class _Survey:
                     break
                 self._fields += 1
                 total += _PER_FIELD
-                contained = inner.get(tag >> 3, 0) if tag & 7 == _DELIMITED else 0
+                contained = inner.get(tag >> 3, 0) if tag & 7 == DELIMITED else 0
                 if isinstance(contained, int):
                     total += _PER_VARINT_BYTE * contained * (end - body)
                 else:

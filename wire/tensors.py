@@ -11,8 +11,8 @@ import numpy as np
 
 from savedmodel_bakery.wire import dtypes, schema
 from savedmodel_bakery.wire.dtypes import DType
+from savedmodel_bakery.wire.encoding import DELIMITED, pack_strings, unpack_strings, varint
 from savedmodel_bakery.wire.status import invalid_argument
-from savedmodel_bakery.wire.varints import pack_strings, unpack_strings, varint
 
 _NUMPY_DIMENSIONS = 32  # every version of numpy supports this many
 _FOUR_BITS = {"int4": np.int8, "uint4": np.uint8}
@@ -20,9 +20,8 @@ _FOUR_BITS = {"int4": np.int8, "uint4": np.uint8}
 # Fields whose serialized values have the layout of an array in memory (TensorFlow needs a little-endian machine), each
 # with its tag. Merging the values as bytes is fifty times faster than adding them one by one
 # (protobuf.dev/programming-guides/encoding, packed fields).
-_LENGTH_DELIMITED = 2
 RAW_TAGS = {
-    name: bytes([schema.TensorProto.DESCRIPTOR.fields_by_name[name].number << 3 | _LENGTH_DELIMITED])
+    name: bytes([schema.TensorProto.DESCRIPTOR.fields_by_name[name].number << 3 | DELIMITED])
     for name in ("tensor_content", "float_val", "double_val", "scomplex_val", "dcomplex_val")
 }
 

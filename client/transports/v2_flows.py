@@ -22,8 +22,8 @@ from savedmodel_bakery.errors import (
     RequestRefusedError,
 )
 from savedmodel_bakery.wire.status import Code, StatusError
-from savedmodel_bakery.wire.v2.datatypes import to_dtype
 from savedmodel_bakery.wire.v2.infer import TENSORFLOW_SERVING_METADATA, InferResponse
+from savedmodel_bakery.wire.v2.tensors import to_dtype
 
 _MAX_DIGITS = 19  # int() rejects thousands of digits
 

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from savedmodel_bakery.wire import schema
-from savedmodel_bakery.wire.attachments import TensorMessage, field_numbers, parse_message
+from savedmodel_bakery.wire.attachments import TensorMessage, parse_message
+from savedmodel_bakery.wire.encoding import field_numbers
 from savedmodel_bakery.wire.messages import ModelSpec, TensorMap, parse_predict_request, read_spec, write_spec
 from savedmodel_bakery.wire.responses import make_predict_response
 from savedmodel_bakery.wire.status import Code, StatusError

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from savedmodel_bakery.serving.models.servable import Servable
 from savedmodel_bakery.serving.telemetry.state import set_version
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
-from savedmodel_bakery.wire.v2.datatypes import shown
+from savedmodel_bakery.wire.v2.tensors import shown
 
 
 class State(IntEnum):

@@ -15,8 +15,8 @@ from savedmodel_bakery.serving.admission.parsing import charge_unpacked, unpack_
 from savedmodel_bakery.serving.call.http import Request, Response
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 from savedmodel_bakery.wire.v2 import schema
-from savedmodel_bakery.wire.v2.datatypes import shown
 from savedmodel_bakery.wire.v2.infer import SIGNATURE_NAME
+from savedmodel_bakery.wire.v2.tensors import shown
 
 MODEL_PATH = r"/v2/models/(?P<model>[^/:]+)(?:/versions/(?P<version>[^/:]+))?"
 """Matches the path of a model or of one of its versions."""

@@ -15,8 +15,8 @@ from savedmodel_bakery.serving.models.servable import Servable
 from savedmodel_bakery.wire import responses
 from savedmodel_bakery.wire.json.status import encode_metadata
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
-from savedmodel_bakery.wire.v2.datatypes import of_number, shown
 from savedmodel_bakery.wire.v2.infer import BINARY_TENSOR_DATA, TENSORFLOW_SERVING_METADATA
+from savedmodel_bakery.wire.v2.tensors import of_number, shown
 
 # Triton's names of the extensions that the server supports, at least in part
 _EXTENSIONS = (BINARY_TENSOR_DATA, "model_repository", "model_configuration", "parameters")

@@ -16,9 +16,8 @@ from savedmodel_bakery.serving.models.registry import ModelChoice, Registry
 from savedmodel_bakery.serving.v2.descriptions import quoted, shape, signature_not_found
 from savedmodel_bakery.wire.dtypes import STRING
 from savedmodel_bakery.wire.status import invalid_argument
-from savedmodel_bakery.wire.v2.datatypes import of_dtype, of_number, shown
 from savedmodel_bakery.wire.v2.infer import InferRequest, InferResponse, RequestedOutput
-from savedmodel_bakery.wire.v2.tensors import SentTensor
+from savedmodel_bakery.wire.v2.tensors import SentTensor, of_dtype, of_number, shown
 
 
 def infer(

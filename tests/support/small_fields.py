@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from savedmodel_bakery.wire.varints import varint
+from savedmodel_bakery.wire.encoding import varint
 
 
 def delimited(number: int, content: bytes) -> bytes:

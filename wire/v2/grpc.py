@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from savedmodel_bakery.wire.attachments import LARGE_BYTES, message_fields, serialize_with
+from savedmodel_bakery.wire.attachments import LARGE_BYTES, serialize_with
 from savedmodel_bakery.wire.dtypes import STRING, DType, of_array
+from savedmodel_bakery.wire.encoding import DELIMITED, message_fields, varint
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
 from savedmodel_bakery.wire.tensors import object_array
 from savedmodel_bakery.wire.v2 import schema
-from savedmodel_bakery.wire.v2.datatypes import BINARY_ONLY, of_dtype, shown, to_dtype
 from savedmodel_bakery.wire.v2.infer import (
     MAX_TENSORS,
     SIGNATURE_NAME,
@@ -32,11 +32,19 @@ from savedmodel_bakery.wire.v2.infer import (
     decode_content,
     read_text,
 )
-from savedmodel_bakery.wire.v2.json_values import narrow
-from savedmodel_bakery.wire.v2.tensors import Hook, SentTensor, decode_raw, encode_raw, read_shape
-from savedmodel_bakery.wire.varints import varint
+from savedmodel_bakery.wire.v2.tensors import (
+    BINARY_ONLY,
+    Hook,
+    SentTensor,
+    decode_raw,
+    encode_raw,
+    narrow,
+    of_dtype,
+    read_shape,
+    shown,
+    to_dtype,
+)
 
-_DELIMITED = 2  # wire type
 _RAW_INPUTS = schema.ModelInferRequest.DESCRIPTOR.fields_by_name["raw_input_contents"].number
 _RAW_OUTPUTS = schema.ModelInferResponse.DESCRIPTOR.fields_by_name["raw_output_contents"].number
 
@@ -63,7 +71,7 @@ class RawMessage:
 
     def __init__(self, message: Any, number: int, contents: Sequence[Any]) -> None:
         self.message = message
-        self._tag = varint(number << 3 | _DELIMITED)
+        self._tag = varint(number << 3 | DELIMITED)
         self._contents = contents
 
     def SerializeToString(self) -> bytes:  # noqa: N802 - the name that protobuf messages have
@@ -160,7 +168,7 @@ def _parse(message_class: Any, number: int, field: str, content: bytes) -> tuple
     view = memoryview(content)
     try:
         for tag, start, body, end in islice(message_fields(view), 2 * MAX_TENSORS + 1):
-            if tag == number << 3 | _DELIMITED:
+            if tag == number << 3 | DELIMITED:
                 raw.append(view[body:end])
             else:
                 parts.append(view[start:end])

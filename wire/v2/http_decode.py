@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from savedmodel_bakery.wire.json.decode import read_response
+import numpy as np
+
+from savedmodel_bakery.wire.dtypes import BY_NAME, DType
+from savedmodel_bakery.wire.json.decode import decode_array, read_response
 from savedmodel_bakery.wire.json.limits import NO_LIMITS, ParseLimits
-from savedmodel_bakery.wire.json.parser import parse_json
-from savedmodel_bakery.wire.status import invalid_argument
-from savedmodel_bakery.wire.v2.datatypes import shown, to_dtype
+from savedmodel_bakery.wire.json.parser import JsonValue, parse_json
+from savedmodel_bakery.wire.status import StatusError, invalid_argument
 from savedmodel_bakery.wire.v2.http_encode import HEADER_LENGTH
 from savedmodel_bakery.wire.v2.infer import (
     BINARY_DATA,
@@ -27,8 +30,16 @@ from savedmodel_bakery.wire.v2.infer import (
     read_flag,
     read_text,
 )
-from savedmodel_bakery.wire.v2.json_values import decode_data
-from savedmodel_bakery.wire.v2.tensors import SentTensor, decode_raw, read_shape
+from savedmodel_bakery.wire.v2.tensors import (
+    BINARY_ONLY,
+    SentTensor,
+    decode_raw,
+    narrow,
+    of_dtype,
+    read_shape,
+    shown,
+    to_dtype,
+)
 
 _MAX_DIGITS = 19
 
@@ -154,9 +165,32 @@ def _read_tensor(entry: Mapping[str, Any], data: _BinaryData, role: str) -> Sent
         content = data.take(parameters[BINARY_DATA_SIZE], tensor)
         sent = SentTensor(name, tensor, dtype, shape, partial(decode_raw, content, dtype, shape, tensor))
     else:
-        array = decode_data(values, dtype, shape, tensor)
+        array = _decode_data(values, dtype, shape, tensor)
         sent = SentTensor(name, tensor, dtype, shape, lambda _on_size: array)
     return decode_content(sent, parameters)
+
+
+def _decode_data(data: JsonValue, dtype: DType, shape: Sequence[int], tensor: str) -> np.ndarray:
+    """Decode `data` to an array of one dimension: a list nested like the shape, or a flat one in row-major order.
+
+    `tensor` is the tensor in words, for error messages.
+    """
+    datatype = of_dtype(dtype, tensor)
+    if datatype in BINARY_ONLY:
+        raise invalid_argument(f"{tensor} is {datatype}, which travels as binary data only, and has JSON data")
+    is_narrow = dtype.numpy.kind in "iu" and dtype.name != "uint64"
+    try:
+        array = decode_array(data, BY_NAME["int64"] if is_narrow else dtype, tensor)
+    except (StatusError, OverflowError) as error:
+        reason = error.message if isinstance(error, StatusError) else error
+        raise invalid_argument(f"{tensor} cannot be read as {datatype}: {reason}") from error
+    if array.shape != tuple(shape) and array.shape != (math.prod(shape),):
+        raise invalid_argument(
+            f"{tensor} has data of shape {list(array.shape)}; its shape is {list(shape)}, so data must be nested like "
+            f"that, or a flat list of {math.prod(shape)} values"
+        )
+    values = array.reshape(-1)
+    return narrow(values, dtype, tensor) if is_narrow else values
 
 
 def _read_output(entry: Mapping[str, Any], is_binary: bool) -> RequestedOutput:

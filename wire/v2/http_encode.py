@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pybase64
 
-from savedmodel_bakery.wire.dtypes import STRING, of_array
+from savedmodel_bakery.wire.dtypes import STRING, DType, of_array
+from savedmodel_bakery.wire.json.encode import quote_bytes
 from savedmodel_bakery.wire.json.predict_response import response_size as json_size
 from savedmodel_bakery.wire.status import invalid_argument
 from savedmodel_bakery.wire.tensors import Tensor, as_bytes, object_array
-from savedmodel_bakery.wire.v2.datatypes import BINARY_ONLY, of_dtype, shown
 from savedmodel_bakery.wire.v2.infer import (
     BASE64,
     BINARY_DATA,
@@ -26,12 +27,12 @@ from savedmodel_bakery.wire.v2.infer import (
     InferResponse,
     RequestedOutput,
 )
-from savedmodel_bakery.wire.v2.json_values import encode_data
-from savedmodel_bakery.wire.v2.tensors import encode_raw, raw_size
+from savedmodel_bakery.wire.v2.tensors import BINARY_ONLY, encode_raw, of_dtype, raw_size, shown
 
 HEADER_LENGTH = "Inference-Header-Content-Length"
 """The HTTP header with the length of the JSON, if binary data follows it."""
 
+_SLICE = 2**14  # elements per step, so that other threads are blocked for milliseconds only
 _BINARY_COPIES = 2  # in pieces, and joined
 
 
@@ -127,7 +128,27 @@ def _encode_tensor(name: str, tensor: Tensor, role: str, pieces: list[Any] | Non
         return json.dumps(head, separators=(",", ":")).encode()
     if as_base64:
         head["parameters"] = {CONTENT_TYPE: BASE64}
-    return _with_member(head, "data", encode_data(array, dtype, title, as_base64=as_base64))
+    return _with_member(head, "data", _encode_data(array, dtype, title, as_base64=as_base64))
+
+
+def _encode_data(array: np.ndarray, dtype: DType, tensor: str, *, as_base64: bool = False) -> bytes:
+    """Write `data` as a flat list.
+
+    Strings are written as they are, valid UTF-8 or not, as Triton writes them. NaN and infinity are `NaN`, `Infinity`
+    and `-Infinity`.
+    """
+    datatype = of_dtype(dtype, tensor)
+    if datatype in BINARY_ONLY:
+        raise invalid_argument(
+            f"{tensor} is {datatype}, which travels as binary data only: request it with the parameter binary_data"
+        )
+    flat = array.reshape(-1)
+    if dtype is STRING:
+        quoted = map(pybase64.b64encode_as_string, flat) if as_base64 else None
+        texts = (f'"{text}"' for text in quoted) if quoted else map(quote_bytes, flat)
+        return b"[" + ",".join(texts).encode("latin-1") + b"]"
+    slices = (flat[start : start + _SLICE].tolist() for start in range(0, len(flat), _SLICE))
+    return b"[" + b",".join(json.dumps(part, separators=(",", ":"))[1:-1].encode() for part in slices) + b"]"
 
 
 def _encode_json_input(name: str, array: np.ndarray) -> bytes:

@@ -15,8 +15,7 @@ import pybase64
 from savedmodel_bakery.wire.dtypes import STRING
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 from savedmodel_bakery.wire.tensors import Tensor, object_array
-from savedmodel_bakery.wire.v2.datatypes import shown
-from savedmodel_bakery.wire.v2.tensors import Hook, SentTensor
+from savedmodel_bakery.wire.v2.tensors import Hook, SentTensor, shown
 
 SIGNATURE_NAME = "signature_name"
 """The request parameter, and the query of metadata's URL, that chooses a signature."""

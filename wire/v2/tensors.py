@@ -1,11 +1,13 @@
-"""Binary tensor data and the declarations of tensors: shapes, and the values as bytes.
+"""Tensors of the v2 protocol: their datatypes and shapes, and their values as binary tensor data.
 
 Values are little-endian and row-major; an element of BYTES is its length as four bytes, followed by its bytes.
-Source: Triton's "Binary Tensor Data Extension", which the gRPC messages use too.
+Sources: "Tensor Data Types" of the Open Inference Protocol (BF16 is Triton's), and Triton's "Binary Tensor Data
+Extension", which the gRPC messages use too.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import struct
 from collections.abc import Callable, Sequence
@@ -13,16 +15,69 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from savedmodel_bakery.wire.dtypes import MAX_DIMENSIONS, STRING, DType
+from savedmodel_bakery.wire.dtypes import BY_NAME, BY_NUMBER, HANDLES, MAX_DIMENSIONS, STRING, DType
 from savedmodel_bakery.wire.status import invalid_argument
 from savedmodel_bakery.wire.tensors import Tensor, as_bytes, is_unrepresentable, object_array, values_in
-from savedmodel_bakery.wire.v2.datatypes import of_dtype
 
+_NAMES = {
+    "bool": "BOOL",
+    "uint8": "UINT8",
+    "uint16": "UINT16",
+    "uint32": "UINT32",
+    "uint64": "UINT64",
+    "int8": "INT8",
+    "int16": "INT16",
+    "int32": "INT32",
+    "int64": "INT64",
+    "half": "FP16",
+    "float": "FP32",
+    "double": "FP64",
+    "string": "BYTES",
+    "bfloat16": "BF16",
+}
+_DTYPES = {datatype: BY_NAME[name] for name, datatype in _NAMES.items()}
+
+_SHOWN_CHARACTERS = 200
 _LENGTH = struct.Struct("<I")
 _MAX_STRING_BYTES = 2**32 - 1
 _MAX_SIZE = 2**63 - 1
 
 Hook = Callable[[], None]
+
+BINARY_ONLY = frozenset({"FP16", "BF16"})
+"""Datatypes whose values travel as binary data only: neither JSON nor typed contents can represent them."""
+
+
+def of_dtype(dtype: DType, tensor: str) -> str:
+    """Return the datatype of an element type. `tensor` is the tensor in words, such as `output "x"`, for errors."""
+    if dtype.name not in _NAMES:
+        raise invalid_argument(
+            f"{tensor} is {dtype.name}, which the v2 protocol cannot express; its datatypes are {', '.join(_DTYPES)}"
+        )
+    return _NAMES[dtype.name]
+
+
+def of_number(number: int, tensor: str) -> str:
+    """Return the datatype of a number of the enum `tensorflow.DataType`; otherwise as `of_dtype`."""
+    dtype = BY_NUMBER.get(number) or HANDLES.get(number)
+    if dtype is None:
+        raise invalid_argument(f"{tensor} has the unknown element type {number}")
+    return of_dtype(dtype, tensor)
+
+
+def to_dtype(datatype: object, tensor: str) -> DType:
+    """Return the element type of a datatype."""
+    if not isinstance(datatype, str) or datatype not in _DTYPES:
+        raise invalid_argument(f"{tensor} has the datatype {shown(datatype)}; must be one of {', '.join(_DTYPES)}")
+    return _DTYPES[datatype]
+
+
+def shown(value: object) -> str:
+    """Return a value of a request for an error message, in quotation marks if it is a string, and shortened."""
+    text = f'"{value}"' if isinstance(value, str) else "null" if value is None else type(value).__name__
+    if isinstance(value, (bool, int, float)):
+        text = json.dumps(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + '…"'
 
 
 class SentTensor(NamedTuple):
@@ -33,7 +88,7 @@ class SentTensor(NamedTuple):
     """
 
     name: str
-    tensor: str
+    tensor: str  # its role and name, such as `input "x"`, for error messages
     dtype: DType
     shape: tuple[int, ...]
     values: Callable[[Hook], np.ndarray]
@@ -95,6 +150,16 @@ def encode_raw(array: np.ndarray, dtype: DType) -> Any:
         return b"".join(piece for item in array.ravel().tolist() for piece in _pack_string(as_bytes(item)))
     values = np.asarray(array, dtype=dtype.numpy, order="C")
     return values.reshape(-1).view(np.uint8)
+
+
+def narrow(values: np.ndarray, dtype: DType, tensor: str) -> np.ndarray:
+    """Convert integers to their element type, if they are in its range."""
+    limits = np.iinfo(dtype.numpy)
+    if values.size and not (limits.min <= values.min() and values.max() <= limits.max):
+        raise invalid_argument(
+            f"{tensor} has a value out of range: {of_dtype(dtype, tensor)} is between {limits.min} and {limits.max}"
+        )
+    return values.astype(dtype.numpy, copy=False)
 
 
 def raw_size(array: np.ndarray, dtype: DType) -> int:

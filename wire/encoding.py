@@ -1,10 +1,13 @@
-"""Variable-length integers, and the strings in `tensor_content` that they precede."""
+"""The encoding of protobuf messages (protobuf.dev/programming-guides/encoding), and of strings in `tensor_content`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from savedmodel_bakery.wire.status import invalid_argument
+
+_VARINT, _FIXED64, DELIMITED, _FIXED32 = 0, 1, 2, 5  # wire types
 
 
 def varint(value: int) -> bytes:
@@ -25,6 +28,37 @@ def read_varint(content: Any, start: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, start + index + 1
     raise invalid_argument(f"invalid varint at byte {start}: it is cut off or longer than 10 bytes")
+
+
+def delimited_field(number: int, content: bytes) -> bytes:
+    """Encode a field of bytes, text or a message."""
+    return varint(number << 3 | DELIMITED) + varint(len(content)) + content
+
+
+def field_numbers(content: bytes) -> set[int]:
+    """Return the numbers of the fields that a serialized message has, including unknown ones."""
+    return {tag >> 3 for tag, *_ in message_fields(memoryview(content))}
+
+
+def message_fields(content: memoryview) -> Iterator[tuple[int, int, int, int]]:
+    """Yield each field's tag, the offset of that tag, and the start and end of the field's body."""
+    end = 0
+    while end < len(content):
+        start = end
+        tag, body = read_varint(content, start)
+        wire_type = tag & 7
+        if wire_type == _VARINT:
+            _, end = read_varint(content, body)
+        elif wire_type == DELIMITED:
+            size, body = read_varint(content, body)
+            end = body + size
+        elif wire_type in (_FIXED64, _FIXED32):
+            end = body + (8 if wire_type == _FIXED64 else 4)
+        else:
+            raise invalid_argument(f"unknown wire type {wire_type}")
+        if end > len(content):
+            raise invalid_argument("a field ends beyond its message")
+        yield tag, start, body, end
 
 
 def pack_strings(strings: list[bytes]) -> bytes:
