@@ -21,7 +21,7 @@ from savedmodel_bakery.wire.status import Code
 
 Row = dict[str, Any]
 
-COLUMNS = {task.name: ("image", "ok", *task.columns, "model", "version", "signature") for task in TASKS}
+COLUMNS = {task.name: ("image", "ok", *task.cells(task.failed("")), "model", "version", "signature") for task in TASKS}
 """The columns of the rows of each task, in their order."""
 
 CSV_COLUMNS = COLUMNS | {

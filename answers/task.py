@@ -42,9 +42,8 @@ class Task(Generic[ResultT]):
 
     name: str  # as in a recipe
     title: str = ""  # in messages; not the name if models of several tasks have these outputs
-    method: str  # of `Client`
+    method: str = ""  # of `Client`; by default the name
     signature: str = DEFAULT_SIGNATURE  # to run on a baked model whose signatures are unknown
-    columns: tuple[str, ...]  # of its results in the rows of a bulk job; those of all tasks are added
     # Alias to the names of the axes, apart from `ok` and `error`: `n` is the batch, a digit a fixed size. Empty if any
     # output is a number per image.
     outputs: ClassVar[Mapping[str, str]] = {}
@@ -54,13 +53,14 @@ class Task(Generic[ResultT]):
 
     def __init__(self) -> None:
         self.title = self.title or self.name
+        self.method = self.method or self.name
 
     def read_row(self, row: Row) -> ResultT:
         """Return the result of an image."""
         raise NotImplementedError
 
     def cells(self, result: ResultT) -> dict[str, Any]:
-        """Return the values of `columns`, in their order."""
+        """Return the cells of a result in the row of a bulk job, by column; those of all tasks are added."""
         raise NotImplementedError
 
     def document(self, result: ResultT) -> dict[str, Any]:

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from savedmodel_bakery.answers.predictions import Prediction
-    from savedmodel_bakery.answers.tasks.classify import Classification, ScoredLabel
     from savedmodel_bakery.answers.tasks.detect import Box, Detections
-    from savedmodel_bakery.answers.tasks.embed import Embedding
-    from savedmodel_bakery.answers.tasks.multilabel import Tag, Tags
-    from savedmodel_bakery.answers.tasks.regress import Regression
+    from savedmodel_bakery.answers.tasks.labels import Classification, ScoredLabel, Tag, Tags
+    from savedmodel_bakery.answers.tasks.numbers import Embedding, Regression
     from savedmodel_bakery.answers.tasks.segment import Segmentation
     from savedmodel_bakery.client.aio import AsyncClient
     from savedmodel_bakery.client.amqp_clients import AmqpClient, AsyncAmqpClient
@@ -59,11 +57,9 @@ __all__ = [
 
 _NAMES = {
     "answers.predictions": ("Prediction",),
-    "answers.tasks.classify": ("Classification", "ScoredLabel"),
     "answers.tasks.detect": ("Box", "Detections"),
-    "answers.tasks.embed": ("Embedding",),
-    "answers.tasks.multilabel": ("Tag", "Tags"),
-    "answers.tasks.regress": ("Regression",),
+    "answers.tasks.labels": ("Classification", "ScoredLabel", "Tag", "Tags"),
+    "answers.tasks.numbers": ("Embedding", "Regression"),
     "answers.tasks.segment": ("Segmentation",),
     "client.aio": ("AsyncClient",),
     "client.amqp_clients": ("AmqpClient", "AsyncAmqpClient"),

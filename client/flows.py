@@ -16,7 +16,7 @@ from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.answers.signatures import DEFAULT_SIGNATURE, Signature, Signatures, as_array, read_signatures
 from savedmodel_bakery.answers.task import ResultT, Task
 from savedmodel_bakery.answers.tasks import find_pixels_size, find_task
-from savedmodel_bakery.answers.tasks.classify import CLASSIFY, Classification, keep_top
+from savedmodel_bakery.answers.tasks.labels import CLASSIFY, Classification, keep_top
 from savedmodel_bakery.client.calls import Call, Classify, Metadata, ModelSpec, Predict, Regress, Status, VersionStatus
 from savedmodel_bakery.client.flow_runners import Result
 from savedmodel_bakery.errors import InvalidResponseError, RequestRefusedError

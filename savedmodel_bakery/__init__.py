@@ -43,17 +43,11 @@ __all__ = [
 __all__ += client.__all__
 
 _MODULES = {
-    "BakeError": "errors",
-    "LabelError": "errors",
     "LocalTransport": "local_transport",
-    "ParityError": "errors",
-    "PublishError": "errors",
     "Recipe": "exporter.recipe",
-    "RecipeError": "errors",
-    "SourceError": "errors",
-    "VerificationError": "errors",
     "bake": "exporter.bake",
 }
+"""Where names are; the others are errors or the client's."""
 
 
 if not TYPE_CHECKING:  # or type checkers would accept every name
@@ -63,10 +57,10 @@ if not TYPE_CHECKING:  # or type checkers would accept every name
             from importlib.metadata import version
 
             value: Any = version("savedmodel-bakery")
-        elif name in _MODULES:
-            value = getattr(import_module(f"savedmodel_bakery.{_MODULES[name]}"), name)
         elif name in client.__all__:
             value = getattr(client, name)
+        elif name in __all__:
+            value = getattr(import_module(f"savedmodel_bakery.{_MODULES.get(name, 'errors')}"), name)
         else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         globals()[name] = value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 import click
 from click.shell_completion import CompletionItem
@@ -12,49 +12,38 @@ from click.shell_completion import CompletionItem
 from savedmodel_bakery.exits import run_command
 from savedmodel_bakery.groups import CONTEXT_SETTINGS, LazyGroup
 
-
-class LazyCommand(NamedTuple):
-    """A subcommand: where its click command is, `module:attribute` in this package, and its line in the help."""
-
-    place: str
-    help: str
-
-
 SECTIONS = {
     "Bake": {
-        "bake": LazyCommand("exporter.commands.bake:bake", "Bake a vision model into a SavedModel."),
-        "function": LazyCommand("exporter.commands.bake:function", "Bake a TensorFlow function into a SavedModel."),
-        "compose": LazyCommand(
-            "exporter.commands.bake:compose", "Compose a pipeline of SavedModels into one SavedModel."
-        ),
-        "triton": LazyCommand("exporter.commands.triton:triton", "Write a SavedModel or a pipeline for NVIDIA Triton."),
-        "parity": LazyCommand("exporter.commands.inspect:parity", "Compare a SavedModel with its source model."),
-        "inspect": LazyCommand(
-            "exporter.commands.inspect:inspect", "Show the signatures, recipe and size of a SavedModel."
-        ),
-        "versions": LazyCommand("exporter.commands.inspect:versions", "List the published versions of a model."),
+        "bake": ("exporter.commands.bake:bake", "Bake a vision model into a SavedModel."),
+        "function": ("exporter.commands.bake:function", "Bake a TensorFlow function into a SavedModel."),
+        "compose": ("exporter.commands.bake:compose", "Compose a pipeline of SavedModels into one SavedModel."),
+        "triton": ("exporter.commands.triton:triton", "Write a SavedModel or a pipeline for NVIDIA Triton."),
+        "parity": ("exporter.commands.inspect:parity", "Compare a SavedModel with its source model."),
+        "inspect": ("exporter.commands.inspect:inspect", "Show the signatures, recipe and size of a SavedModel."),
+        "versions": ("exporter.commands.inspect:versions", "List the published versions of a model."),
     },
     "Serve": {
-        "serve": LazyCommand("commands.serve:serve", "Serve one model on this machine."),
-        "model-server": LazyCommand(
-            "commands.model_server:model_server", "Serve with tensorflow_model_server's flags."
-        ),
-        "amqp": LazyCommand("serving.commands.amqp:cli", "Process requests from a RabbitMQ queue."),
-        "token": LazyCommand("serving.commands.token:cli", "Make tokens for the callers of a server."),
-        "rollout": LazyCommand("client.commands.rollout:rollout", "Replace the version of a model step by step."),
+        "serve": ("commands.serve:serve", "Serve one model on this machine."),
+        "model-server": ("commands.serve:model_server", "Serve with tensorflow_model_server's flags."),
+        "amqp": ("serving.commands.amqp:cli", "Process requests from a RabbitMQ queue."),
+        "token": ("serving.commands.token:cli", "Make tokens for the callers of a server."),
+        "rollout": ("client.commands.rollout:rollout", "Replace the version of a model step by step."),
     },
     "Call": {
-        "ask": LazyCommand("commands.ask:ask", "Send photos to a model and print what it returns."),
-        "bulk": LazyCommand("commands.bulk:bulk", "Run a model on many photos and write one file."),
-        "predict": LazyCommand("client.commands.predict:predict", "Run a signature on arrays."),
-        "metadata": LazyCommand("client.commands.metadata:metadata", "Print a model's signatures as JSON."),
-        "status": LazyCommand("client.commands.status:status", "Print the state of each version of a model."),
-        "wait": LazyCommand("client.commands.wait:wait", "Wait until a version of a model is AVAILABLE."),
-        "check": LazyCommand("client.commands.check:check", "Replay a version's golden requests."),
-        "bench": LazyCommand("client.commands.bench:bench", "Measure a server under load."),
-        "results": LazyCommand("client.commands.results:results", "Print replies from an AMQP result queue."),
+        "ask": ("commands.ask:ask", "Send photos to a model and print what it returns."),
+        "bulk": ("commands.bulk:bulk", "Run a model on many photos and write one file."),
+        "predict": ("client.commands.predict:predict", "Run a signature on arrays."),
+        "metadata": ("client.commands.metadata:metadata", "Print a model's signatures as JSON."),
+        "status": ("client.commands.status:status", "Print the state of each version of a model."),
+        "wait": ("client.commands.wait:wait", "Wait until a version of a model is AVAILABLE."),
+        "check": ("client.commands.check:check", "Replay a version's golden requests."),
+        "bench": ("client.commands.bench:bench", "Measure a server under load."),
+        "results": ("client.commands.results:results", "Print replies from an AMQP result queue."),
     },
 }
+"""The subcommands of each section of the help: where its click command is, `module:attribute` in this package, and its
+line in the help."""
+
 COMMANDS = {name: command for section in SECTIONS.values() for name, command in section.items()}
 
 EXAMPLES = """
@@ -82,21 +71,19 @@ class BakeryGroup(LazyGroup):
         width = max(map(len, COMMANDS))
         for title, commands in SECTIONS.items():
             with formatter.section(title):
-                formatter.write_dl([(f"{name:<{width}}", command.help) for name, command in commands.items()])
+                formatter.write_dl([(f"{name:<{width}}", text) for name, (_, text) in commands.items()])
         click.Command.format_options(self, ctx, formatter)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete subcommand names without importing the subcommands."""
-        names = [
-            CompletionItem(name, help=entry.help) for name, entry in COMMANDS.items() if name.startswith(incomplete)
-        ]
+        names = [CompletionItem(name, help=text) for name, (_, text) in COMMANDS.items() if name.startswith(incomplete)]
         return names + click.Command.shell_complete(self, ctx, incomplete)
 
 
 @click.group(
     cls=BakeryGroup,
     sections={
-        title: {name: f"savedmodel_bakery.{entry.place}" for name, entry in commands.items()}
+        title: {name: f"savedmodel_bakery.{place}" for name, (place, _) in commands.items()}
         for title, commands in SECTIONS.items()
     },
     epilog=EXAMPLES,

@@ -117,15 +117,11 @@ def _parse_json(text: str) -> Iterable[Mapping[str, Any]]:
 
 
 def _parse_label_map(text: str) -> Iterable[Mapping[str, Any]]:
-    items = text_format.Parse(text, _LabelMap(), allow_unknown_field=True).item
-    return [{field.name: value for field, value in item.ListFields()} for item in items]
-
-
-def _label_map_class() -> Any:
-    file = text_format.Parse(_LABEL_MAP_FILE, descriptor_pb2.FileDescriptorProto())
     pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("StringIntLabelMap"))
+    pool.Add(text_format.Parse(_LABEL_MAP_FILE, descriptor_pb2.FileDescriptorProto()))
+    label_map = message_factory.GetMessageClass(pool.FindMessageTypeByName("StringIntLabelMap"))()
+    items = text_format.Parse(text, label_map, allow_unknown_field=True).item
+    return [{field.name: value for field, value in item.ListFields()} for item in items]
 
 
 # The fields of object_detection/protos/string_int_label_map.proto that are read here.
@@ -142,7 +138,6 @@ message_type {
   field { name: "item" number: 1 type: TYPE_MESSAGE type_name: ".StringIntLabelMapItem" label: LABEL_REPEATED }
 }
 """
-_LabelMap = _label_map_class()
 
 _FORMATS = {
     ".csv": (_parse_csv, "rows after a header with the column name, and optionally id, display_name and colour"),

@@ -6,11 +6,9 @@ from typing import Any
 
 from savedmodel_bakery.answers.signatures import DEFAULT_SIGNATURE, TOP_K_SIGNATURE, Signatures
 from savedmodel_bakery.answers.task import Task, join
-from savedmodel_bakery.answers.tasks.classify import CLASSIFY
 from savedmodel_bakery.answers.tasks.detect import DETECT
-from savedmodel_bakery.answers.tasks.embed import EMBED
-from savedmodel_bakery.answers.tasks.multilabel import MULTILABEL
-from savedmodel_bakery.answers.tasks.regress import REGRESS
+from savedmodel_bakery.answers.tasks.labels import CLASSIFY, MULTILABEL
+from savedmodel_bakery.answers.tasks.numbers import EMBED, REGRESS
 from savedmodel_bakery.answers.tasks.segment import SEGMENT
 from savedmodel_bakery.errors import RequestRefusedError
 from savedmodel_bakery.wire import dtypes

@@ -42,8 +42,6 @@ class Detections(ImageResult):
 
 class _Detect(Task[Detections]):
     name = "detect"
-    method = "detect"
-    columns = ("error", "boxes")
     outputs: ClassVar = {"labels": "nk", "scores": "nk", "boxes": "nk4", "count": "n"}
     result = Detections
     can_draw = True

@@ -62,8 +62,6 @@ class Segmentation(ImageResult):
 
 class _Segment(Task[Segmentation]):
     name = "segment"
-    method = "segment"
-    columns = ("error", "shares", "map_png")
     outputs: ClassVar = {"map_png_bytes": "n", "shares": "nk", "labels": "nk"}
     result = Segmentation
     file_suffix = ".png"

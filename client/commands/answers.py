@@ -10,8 +10,8 @@ import click
 from savedmodel_bakery.answers.rows import Row, to_json
 from savedmodel_bakery.answers.task import ImageResult, Task
 from savedmodel_bakery.answers.tasks import TASKS
-from savedmodel_bakery.answers.tasks.classify import CLASSIFY
-from savedmodel_bakery.answers.tasks.embed import EMBED
+from savedmodel_bakery.answers.tasks.labels import CLASSIFY
+from savedmodel_bakery.answers.tasks.numbers import EMBED
 from savedmodel_bakery.extras import naming_extras
 from savedmodel_bakery.label_files import Colour, LabelFileError, read_label_file
 

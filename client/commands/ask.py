@@ -152,7 +152,7 @@ def _find_task(client: BaseClient, signature: str, top_k: int | None) -> tuple[T
     """Return the model's task and the signature to run; with `top_k` a tagger is run as a classifier."""
     from savedmodel_bakery.answers.signatures import DEFAULT_SIGNATURE, TOP_K_SIGNATURE, read_signatures
     from savedmodel_bakery.answers.tasks import find_task
-    from savedmodel_bakery.answers.tasks.classify import CLASSIFY
+    from savedmodel_bakery.answers.tasks.labels import CLASSIFY
 
     signatures = read_signatures(client.metadata())
     if top_k is not None and signature == DEFAULT_SIGNATURE and TOP_K_SIGNATURE in signatures.by_name:
@@ -169,7 +169,7 @@ def _ask(
     """Send a photo and print the result; return whether there is one."""
     from savedmodel_bakery.answers.images import encode_images
     from savedmodel_bakery.answers.rows import make_row
-    from savedmodel_bakery.answers.tasks.classify import CLASSIFY, keep_top
+    from savedmodel_bakery.answers.tasks.labels import CLASSIFY, keep_top
 
     photo, name, version = read_file(path, "photo"), click.format_filename(path), options["version"]
     try:

@@ -8,7 +8,7 @@ import pytest
 from savedmodel_bakery.answers.photos.photo import Photo, unreadable_photo
 from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.answers.rows import make_photo_rows
-from savedmodel_bakery.answers.tasks.classify import CLASSIFY
+from savedmodel_bakery.answers.tasks.labels import CLASSIFY
 from savedmodel_bakery.errors import RequestRefusedError
 from savedmodel_bakery.wire.status import Code
 

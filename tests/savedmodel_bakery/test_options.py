@@ -100,4 +100,4 @@ def test_commands_have_both_help_options_and_end_their_help_with_examples() -> N
 
 
 def test_every_command_has_a_line_in_the_help_of_bakery() -> None:
-    assert all(entry.help.endswith(".") for entry in COMMANDS.values())
+    assert all(text.endswith(".") for _, text in COMMANDS.values())

@@ -11,7 +11,7 @@ import pytest
 from savedmodel_bakery.answers.photos.files import FileList
 from savedmodel_bakery.answers.rows import Row
 from savedmodel_bakery.answers.tasks import TASKS
-from savedmodel_bakery.answers.tasks.classify import CLASSIFY
+from savedmodel_bakery.answers.tasks.labels import CLASSIFY
 from savedmodel_bakery.client.rollout import evidence
 from savedmodel_bakery.client.rollout.errors import RolloutError
 from savedmodel_bakery.client.rollout.evidence import Agreement, Limits, compare_on_photos, compare_rows

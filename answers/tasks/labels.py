@@ -1,4 +1,4 @@
-"""Task classify, and binary, which has the same outputs: the best classes of an image."""
+"""The tasks that return labels: classify, and binary, which has the same outputs; and multilabel."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ from savedmodel_bakery.answers.signatures import TOP_K_SIGNATURE
 from savedmodel_bakery.answers.task import ImageResult, Row, Scores, Task, as_text, first_scores
 from savedmodel_bakery.errors import RequestRefusedError
 from savedmodel_bakery.wire.status import Code
+from collections.abc import Hashable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+from savedmodel_bakery.answers.task import ImageResult, Row, Scores, Task, as_text, first_scores
 
 
 @dataclass(frozen=True)
@@ -40,9 +44,7 @@ class Classification(ImageResult):
 class _Classify(Task[Classification]):
     name = "classify"
     title = "classify or binary"
-    method = "classify"
     signature = TOP_K_SIGNATURE
-    columns = ("label", "error", "top")
     outputs: ClassVar = {"labels": "nk", "scores": "nk", "class_ids": "nk"}
     result = Classification
 
@@ -73,3 +75,48 @@ def keep_top(result: Classification, top_k: int | None) -> Classification:
             Code.INVALID_ARGUMENT, f"top_k {top_k} is too large: the model returns {len(result.top)} classes"
         )
     return Classification(result.ok, result.error, result.label, result.top[:top_k])
+
+
+@dataclass(frozen=True)
+class Tag:
+    """One label that an image has, and its score (a probability, 0 to 1)."""
+
+    label: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Tags(ImageResult):
+    """The labels of one image.
+
+    Attributes:
+        ok: whether the image could be read.
+        error: the reason if it could not; None if `ok`.
+        tags: the labels whose score reaches the model's threshold, best first; may be empty.
+    """
+
+    tags: tuple[Tag, ...] = ()
+
+
+class _Multilabel(Task[Tags]):
+    name = "multilabel"
+    method = "tags"
+    outputs: ClassVar = {"labels": "nk", "scores": "nk", "count": "n"}
+    result = Tags
+
+    def read_row(self, row: Row) -> Tags:
+        columns = (row[alias][: row["count"]].tolist() for alias in ("labels", "scores"))
+        tags = tuple(Tag(as_text(label), score) for label, score in zip(*columns, strict=True))
+        return Tags(ok=True, error=None, tags=tags)
+
+    def cells(self, result: Tags) -> dict[str, Any]:
+        return {"error": result.error, "tags": [asdict(tag) for tag in result.tags]}
+
+    def labels_and_scores(self, row: Mapping[str, Any]) -> tuple[Hashable, Scores]:
+        return frozenset(tag["label"] for tag in row["tags"]), first_scores(row["tags"])
+
+    def lines(self, result: Tags) -> list[str]:
+        return [f"{tag.label}\t{tag.score:.3f}" for tag in result.tags]
+
+
+MULTILABEL = _Multilabel()
