@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 import numpy as np
 
 from savedmodel_bakery.extras import naming_extras
+from savedmodel_bakery.wire.dtypes import object_array
 
 if TYPE_CHECKING:
     from PIL.Image import Image as PilImage
@@ -28,9 +29,7 @@ _ALPHA_MODES = {"PA": "RGBA", "RGBa": "RGBA", "La": "LA"}
 
 def encode_images(images: Sequence[bytes]) -> dict[str, np.ndarray]:
     """Return the input of the signatures for encoded images: `image`, object [batch]."""
-    column = np.empty(len(images), object)
-    column[:] = images
-    return {"image": column}
+    return {"image": object_array(images)}
 
 
 def read_image(image: Image) -> bytes | np.ndarray:

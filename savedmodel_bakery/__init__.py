@@ -42,11 +42,7 @@ __all__ = [
 ]
 __all__ += client.__all__
 
-_MODULES = {
-    "LocalTransport": "local_transport",
-    "Recipe": "exporter.recipe",
-    "bake": "exporter.bake",
-}
+_MODULES = {"LocalTransport": "local_transport", "Recipe": "exporter.recipe", "bake": "exporter.bake"}
 """Where names are; the others are errors or the client's."""
 
 

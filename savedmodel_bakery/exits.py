@@ -44,12 +44,7 @@ class _ResumableInterrupt(KeyboardInterrupt):
     """An interrupt of work that the same command continues; its argument is the name of the program."""
 
 
-def run_command(
-    command: click.Command,
-    arguments: Sequence[str] | None = None,
-    *,
-    prog_name: str | None = None,
-) -> int:
+def run_command(command: click.Command, arguments: Sequence[str] | None = None, *, prog_name: str | None = None) -> int:
     """Run a command, print an expected error, and return the exit code.
 
     Wrong usage is printed as click does, every other error as one line that starts with `error:`. Without `prog_name`,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _DISTRIBUTION = "savedmodel-bakery"
@@ -38,15 +38,8 @@ def missing_package(feature: str, package: str, *extras: str) -> str:
 def install_command(*extras: str) -> str:
     """Return the command that installs extras: from the clone if the package is imported from one, else by name."""
     source = _DISTRIBUTION
-    if _is_clone(_ROOT):
-        source = "." if Path.cwd() == _ROOT.resolve() else str(_ROOT.resolve())
+    with suppress(OSError):  # an editable installation imports the package from the clone too
+        if f'name = "{_DISTRIBUTION}"' in (_ROOT / "pyproject.toml").read_text(encoding="utf-8"):
+            source = "." if Path.cwd() == _ROOT.resolve() else str(_ROOT.resolve())
     requirement = f"{source}[{','.join(extras)}]"
     return f"pip install {shlex.quote(requirement)}"
-
-
-def _is_clone(folder: Path) -> bool:
-    """Return whether the folder is the repository, from which an editable installation imports the package too."""
-    try:
-        return f'name = "{_DISTRIBUTION}"' in (folder / "pyproject.toml").read_text(encoding="utf-8")
-    except OSError:
-        return False

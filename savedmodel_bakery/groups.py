@@ -129,7 +129,10 @@ class DefaultCommandGroup(LazyGroup):
         place = self._end_of_options(ctx, args)
         is_complete = place <= len(args)  # else click reports the option without a value
         if is_complete and args[place : place + 1] not in ([name] for name in (*self._places, *self.aliases)):
-            self._check_not_misspelled(args[place:], ctx)
+            if place < len(args) and not args[place].startswith("-") and not Path(args[place]).exists():
+                raise click.UsageError(
+                    f'"{args[place]}" is neither a command nor a file; the commands are {", ".join(self._places)}', ctx
+                )
             args = [*args[:place], self.default, *args[place:]]
         return super().parse_args(ctx, args)
 
@@ -151,12 +154,6 @@ class DefaultCommandGroup(LazyGroup):
             else:
                 break
         return place
-
-    def _check_not_misspelled(self, args: Sequence[str], ctx: click.Context) -> None:
-        if args and not args[0].startswith("-") and not Path(args[0]).exists():
-            raise click.UsageError(
-                f'"{args[0]}" is neither a command nor a file; the commands are {", ".join(self._places)}', ctx
-            )
 
 
 def stated_options(context: click.Context) -> list[click.Parameter]:

@@ -119,7 +119,7 @@ def _parse_json(text: str) -> Iterable[Mapping[str, Any]]:
 def _parse_label_map(text: str) -> Iterable[Mapping[str, Any]]:
     pool = descriptor_pool.DescriptorPool()
     pool.Add(text_format.Parse(_LABEL_MAP_FILE, descriptor_pb2.FileDescriptorProto()))
-    label_map = message_factory.GetMessageClass(pool.FindMessageTypeByName("StringIntLabelMap"))()
+    label_map: Any = message_factory.GetMessageClass(pool.FindMessageTypeByName("StringIntLabelMap"))()
     items = text_format.Parse(text, label_map, allow_unknown_field=True).item
     return [{field.name: value for field, value in item.ListFields()} for item in items]
 

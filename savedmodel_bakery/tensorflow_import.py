@@ -75,8 +75,8 @@ def startup_log_hidden() -> Iterator[None]:
     TensorFlow logs errors only after the block, and warnings too on such a machine. If the block aborts the process,
     such as for an instruction that the CPU lacks, the text is lost.
     """
-    level = _WARNINGS if _NVIDIA_DRIVER.exists() else _ERRORS_ONLY
-    if os.environ.setdefault(_LEVEL, level) == _EVERYTHING:
+    has_driver = _NVIDIA_DRIVER.exists()
+    if os.environ.setdefault(_LEVEL, _WARNINGS if has_driver else _ERRORS_ONLY) == _EVERYTHING:
         yield
         return
     sys.stderr.flush()
@@ -93,7 +93,7 @@ def startup_log_hidden() -> Iterator[None]:
             os.close(stderr)
             captured.seek(0)
             for line in captured:
-                if not is_started or _may_concern_a_gpu(line):
+                if not is_started or (has_driver and _WARNING_OR_ERROR.match(line)):
                     os.write(_STDERR, line)
 
 
@@ -101,7 +101,3 @@ def _open_buffer() -> IO[bytes]:
     """Open a file in memory, as the root file system may be read-only and /tmp full; only Linux has such files."""
     has_memory_files = hasattr(os, "memfd_create")
     return os.fdopen(os.memfd_create("stderr"), "rb") if has_memory_files else tempfile.TemporaryFile()
-
-
-def _may_concern_a_gpu(line: bytes) -> bool:
-    return _NVIDIA_DRIVER.exists() and _WARNING_OR_ERROR.match(line) is not None

@@ -133,10 +133,7 @@ def span(
     from opentelemetry import propagate, trace
 
     return trace.get_tracer(_LIBRARY).start_as_current_span(
-        name,
-        None if parent is None else propagate.extract(parent),
-        kind=trace.SpanKind[kind],
-        attributes=attributes,
+        name, None if parent is None else propagate.extract(parent), kind=trace.SpanKind[kind], attributes=attributes
     )
 
 

@@ -5,6 +5,7 @@ Source: tensorflow/core/framework/types.proto and tensor.proto of TensorFlow 2.2
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import ml_dtypes
@@ -72,10 +73,7 @@ STRING = BY_NAME["string"]
 # Types that a TensorProto can have but that cannot be fed to a model.
 HANDLES = {
     row.number: row
-    for row in (
-        _row(20, "resource", object, "resource_handle_val"),
-        _row(21, "variant", object, "variant_val"),
-    )
+    for row in (_row(20, "resource", object, "resource_handle_val"), _row(21, "variant", object, "variant_val"))
 }
 
 # If types share a numpy dtype (int8 and qint8), an array has the plain one.
@@ -102,3 +100,19 @@ def of_array(array: np.ndarray) -> DType:
         raise invalid_argument(
             f"cannot send an array of {array.dtype}: must be one of {', '.join(sorted(BY_NAME))}"
         ) from None
+
+
+def object_array(items: Sequence[object]) -> np.ndarray:
+    """Return items, such as strings, as an object array of one dimension."""
+    array = np.empty(len(items), object)
+    array[:] = items
+    return array
+
+
+def as_bytes(item: object) -> bytes:
+    """Return an element of a string array as bytes; text becomes UTF-8."""
+    if isinstance(item, bytes):
+        return item
+    if isinstance(item, str):
+        return item.encode()
+    raise invalid_argument(f"an element of a string array is {type(item).__name__}; must be bytes or str")

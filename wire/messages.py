@@ -112,11 +112,7 @@ def parse_request(method: str, content: bytes) -> Any:
     """
     if method == "Predict":
         return parse_predict_request(content)
-    return read_request(method, schema.METHODS[method].request.FromString(content))
-
-
-def read_request(method: str, message: Any) -> Any:
-    """Read the parsed message of another method than Predict; see `parse_request`."""
+    message = schema.METHODS[method].request.FromString(content)
     return _READERS[method](message) if method in _READERS else message
 
 

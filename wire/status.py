@@ -68,6 +68,11 @@ def truncate_message(message: str) -> str:
     encoded = message.encode("utf-8", "surrogateescape")
     if len(encoded) <= _MAX_HEADER_BYTES:
         return message
-    ends = range(_MAX_HEADER_BYTES, _MAX_HEADER_BYTES - 4, -1)  # a character has four bytes at most
-    end = next((end for end in ends if encoded[end] & 0xC0 != 0x80), _MAX_HEADER_BYTES)
-    return encoded[:end].decode("utf-8", "surrogateescape") + "...TRUNCATED"
+    return cut(encoded, _MAX_HEADER_BYTES) + "...TRUNCATED"
+
+
+def cut(encoded: bytes, size: int) -> str:
+    """Return at most the first `size` bytes of a text, cut between characters, which have four bytes at most."""
+    ends = range(size, max(size - 4, -1), -1)
+    end = next((end for end in ends if encoded[end] & 0xC0 != 0x80), size)
+    return encoded[:end].decode("utf-8", "surrogateescape")

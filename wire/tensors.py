@@ -55,7 +55,7 @@ def encode_tensor(
     proto = schema.TensorProto() if into is None else into
     fill_head(proto, dtype, array.shape if shape is None else shape)
     if dtype is dtypes.STRING:
-        strings = [as_bytes(item) for item in array.ravel().tolist()]
+        strings = [dtypes.as_bytes(item) for item in array.ravel().tolist()]
         if packed_strings:
             proto.tensor_content = pack_strings(strings)
         else:
@@ -166,7 +166,7 @@ def _decode_values(
             return np.empty(0, dtype.numpy)
         if dtype is dtypes.STRING:
             strings = unpack_strings(content, count) if len(content) else list(proto.string_val)
-            return _fill(object_array(strings), count, default=b"")
+            return _fill(dtypes.object_array(strings), count, default=b"")
         if len(content):
             return _from_content(content, dtype, count)
         if field == dtype.field:
@@ -228,22 +228,6 @@ def _fill(values: np.ndarray, count: int, default: object = 0) -> np.ndarray:
     return filled
 
 
-def object_array(items: list[bytes]) -> np.ndarray:
-    """Return strings as an object array of one dimension."""
-    array = np.empty(len(items), object)
-    array[:] = items
-    return array
-
-
 def as_array(value: Any) -> np.ndarray:
     """Return a value of TensorFlow as an array. It returns numeric scalars as scalars of numpy, strings as bytes."""
     return np.asarray(value, object) if isinstance(value, bytes) else np.asarray(value)
-
-
-def as_bytes(item: object) -> bytes:
-    """Return an element of a string array as bytes; text becomes UTF-8."""
-    if isinstance(item, bytes):
-        return item
-    if isinstance(item, str):
-        return item.encode()
-    raise invalid_argument(f"an element of a string array is {type(item).__name__}; must be bytes or str")

@@ -10,10 +10,6 @@ from savedmodel_bakery.answers.signatures import TOP_K_SIGNATURE
 from savedmodel_bakery.answers.task import ImageResult, Row, Scores, Task, as_text, first_scores
 from savedmodel_bakery.errors import RequestRefusedError
 from savedmodel_bakery.wire.status import Code
-from collections.abc import Hashable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
-from savedmodel_bakery.answers.task import ImageResult, Row, Scores, Task, as_text, first_scores
 
 
 @dataclass(frozen=True)

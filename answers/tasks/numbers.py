@@ -5,15 +5,11 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
-from savedmodel_bakery.answers.task import ImageResult, Row, Scores, Task
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
 from savedmodel_bakery.answers.task import ROW_OUTPUTS, ImageResult, Row, Scores, Task
 
 

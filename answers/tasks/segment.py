@@ -79,11 +79,7 @@ class _Segment(Task[Segmentation]):
 
     def document(self, result: Segmentation) -> dict[str, Any]:
         """Return the columns and the labels by class id; the map is base64."""
-        return {
-            **self.cells(result),
-            "labels": list(result.labels),
-            "map_png": b64encode(result.map_png).decode(),
-        }
+        return {**self.cells(result), "labels": list(result.labels), "map_png": b64encode(result.map_png).decode()}
 
     def labels_and_scores(self, row: Mapping[str, Any]) -> tuple[Hashable, Scores]:
         return max(row["shares"], key=row["shares"].get, default=None), row["shares"]

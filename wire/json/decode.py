@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pybase64
 
-from savedmodel_bakery.wire.dtypes import MAX_DIMENSIONS, STRING, DType
+from savedmodel_bakery.wire.dtypes import MAX_DIMENSIONS, STRING, DType, object_array
 from savedmodel_bakery.wire.json.limits import NO_LIMITS, ParseLimits
 from savedmodel_bakery.wire.json.parser import JsonValue, members_of, parse_json
 from savedmodel_bakery.wire.json.text import show_value, type_name
@@ -215,12 +215,12 @@ def _pack_numbers(elements: Sequence[JsonValue], dtype: DType) -> np.ndarray:
 
 
 def _pack_strings(elements: Sequence[JsonValue]) -> np.ndarray:
-    strings = np.empty(len(elements), object)
-    strings[:] = [
-        element.encode("utf-8", "surrogateescape") if isinstance(element, str) else decode_base64(element)
-        for element in elements
-    ]
-    return strings
+    return object_array(
+        [
+            element.encode("utf-8", "surrogateescape") if isinstance(element, str) else decode_base64(element)
+            for element in elements
+        ]
+    )
 
 
 def is_base64(value: JsonValue) -> bool:

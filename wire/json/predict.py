@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pybase64
 
-from savedmodel_bakery.wire.dtypes import STRING, DType, of_array
+from savedmodel_bakery.wire.dtypes import STRING, DType, as_bytes, object_array, of_array
 from savedmodel_bakery.wire.json.decode import (
     DECODABLE_TYPES,
     check_elements,
@@ -53,19 +53,8 @@ def _encode_column(alias: str, array: np.ndarray) -> Any:
         )
     if dtype is not STRING:
         return array.tolist()
-    objects = np.empty(array.size, object)
-    objects[:] = [{"b64": _encode_base64(alias, item)} for item in array.ravel().tolist()]
-    return objects.reshape(array.shape).tolist()
-
-
-def _encode_base64(alias: str, item: object) -> str:
-    if isinstance(item, str):
-        item = item.encode()
-    if not isinstance(item, bytes):
-        raise invalid_argument(
-            f'an element of the string input "{alias}" is {type(item).__name__}; must be bytes or str'
-        )
-    return pybase64.b64encode_as_string(item)
+    encoded = [{"b64": pybase64.b64encode_as_string(as_bytes(item))} for item in array.ravel().tolist()]
+    return object_array(encoded).reshape(array.shape).tolist()
 
 
 def signature_not_found(name: str) -> StatusError:

@@ -12,6 +12,7 @@ from decimal import Decimal
 
 from savedmodel_bakery.wire.json.encode import new_line, quote
 from savedmodel_bakery.wire.json.parser import JsonValue, members_of
+from savedmodel_bakery.wire.status import cut
 
 SHOWN_BYTES = 259
 
@@ -37,7 +38,7 @@ def show_value(value: JsonValue) -> str:
     for piece in _pieces(value):
         raw = piece.encode("utf-8", "surrogateescape")
         if len(raw) > room:
-            pieces.append(_cut(raw, room))
+            pieces.append(cut(raw, room))
             break
         pieces.append(piece)
         room -= len(raw)
@@ -47,12 +48,6 @@ def show_value(value: JsonValue) -> str:
 def shown_name(name: str) -> str:
     """Return a name for an error message, cut after 259 characters."""
     return name[:SHOWN_BYTES]
-
-
-def _cut(raw: bytes, size: int) -> str:
-    while size and raw[size] & 0xC0 == 0x80:
-        size -= 1
-    return raw[:size].decode("utf-8", "surrogateescape")
 
 
 def _pieces(value: JsonValue, level: int = 0) -> Iterator[str]:

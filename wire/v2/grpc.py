@@ -16,10 +16,9 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from savedmodel_bakery.wire.attachments import LARGE_BYTES, serialize_with
-from savedmodel_bakery.wire.dtypes import STRING, DType, of_array
+from savedmodel_bakery.wire.dtypes import STRING, DType, object_array, of_array
 from savedmodel_bakery.wire.encoding import DELIMITED, message_fields, varint
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
-from savedmodel_bakery.wire.tensors import object_array
 from savedmodel_bakery.wire.v2 import schema
 from savedmodel_bakery.wire.v2.infer import (
     MAX_TENSORS,
@@ -50,18 +49,9 @@ _RAW_OUTPUTS = schema.ModelInferResponse.DESCRIPTOR.fields_by_name["raw_output_c
 
 # "InferTensorContents" in the protocol's proto file.
 _CONTENTS = {
-    "BOOL": "bool_contents",
-    "INT8": "int_contents",
-    "INT16": "int_contents",
-    "INT32": "int_contents",
-    "INT64": "int64_contents",
-    "UINT8": "uint_contents",
-    "UINT16": "uint_contents",
-    "UINT32": "uint_contents",
-    "UINT64": "uint64_contents",
-    "FP32": "fp32_contents",
-    "FP64": "fp64_contents",
-    "BYTES": "bytes_contents",
+    **dict.fromkeys(("INT8", "INT16", "INT32"), "int_contents"),
+    **dict.fromkeys(("UINT8", "UINT16", "UINT32"), "uint_contents"),
+    **{name: f"{name.lower()}_contents" for name in ("BOOL", "INT64", "UINT64", "FP32", "FP64", "BYTES")},
 }
 _WIDE = {"int_contents": np.dtype(np.int32), "uint_contents": np.dtype(np.uint32)}
 

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pybase64
 
-from savedmodel_bakery.wire.dtypes import STRING, DType, of_array
+from savedmodel_bakery.wire.dtypes import STRING, DType, as_bytes, object_array, of_array
 from savedmodel_bakery.wire.json.encode import quote_bytes
 from savedmodel_bakery.wire.json.predict_response import response_size as json_size
 from savedmodel_bakery.wire.status import invalid_argument
-from savedmodel_bakery.wire.tensors import Tensor, as_bytes, object_array
+from savedmodel_bakery.wire.tensors import Tensor
 from savedmodel_bakery.wire.v2.infer import (
     BASE64,
     BINARY_DATA,
@@ -49,11 +49,7 @@ class Body(NamedTuple):
 
 
 def encode_request(
-    inputs: Mapping[str, np.ndarray],
-    *,
-    signature_name: str = "",
-    outputs: Sequence[str] = (),
-    binary: bool = True,
+    inputs: Mapping[str, np.ndarray], *, signature_name: str = "", outputs: Sequence[str] = (), binary: bool = True
 ) -> Body:
     """Write the body of a request (client role).
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pybase64
 
-from savedmodel_bakery.wire.dtypes import STRING
+from savedmodel_bakery.wire.dtypes import STRING, object_array
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
-from savedmodel_bakery.wire.tensors import Tensor, object_array
+from savedmodel_bakery.wire.tensors import Tensor
 from savedmodel_bakery.wire.v2.tensors import Hook, SentTensor, shown
 
 SIGNATURE_NAME = "signature_name"

@@ -15,26 +15,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from savedmodel_bakery.wire.dtypes import BY_NAME, BY_NUMBER, HANDLES, MAX_DIMENSIONS, STRING, DType
+from savedmodel_bakery.wire.dtypes import (
+    BY_NAME,
+    BY_NUMBER,
+    HANDLES,
+    MAX_DIMENSIONS,
+    STRING,
+    DType,
+    as_bytes,
+    object_array,
+)
 from savedmodel_bakery.wire.status import invalid_argument
-from savedmodel_bakery.wire.tensors import Tensor, as_bytes, is_unrepresentable, object_array, values_in
+from savedmodel_bakery.wire.tensors import Tensor, is_unrepresentable, values_in
 
-_NAMES = {
-    "bool": "BOOL",
-    "uint8": "UINT8",
-    "uint16": "UINT16",
-    "uint32": "UINT32",
-    "uint64": "UINT64",
-    "int8": "INT8",
-    "int16": "INT16",
-    "int32": "INT32",
-    "int64": "INT64",
-    "half": "FP16",
-    "float": "FP32",
-    "double": "FP64",
-    "string": "BYTES",
-    "bfloat16": "BF16",
-}
+_INTEGERS = ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
+_NAMES = {name: name.upper() for name in ("bool", *_INTEGERS)}
+_NAMES |= {"half": "FP16", "float": "FP32", "double": "FP64", "string": "BYTES", "bfloat16": "BF16"}
 _DTYPES = {datatype: BY_NAME[name] for name, datatype in _NAMES.items()}
 
 _SHOWN_CHARACTERS = 200
