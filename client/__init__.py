@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from savedmodel_bakery.answers.predictions import Prediction
-    from savedmodel_bakery.answers.tasks.detect import Box, Detections
     from savedmodel_bakery.answers.tasks.labels import Classification, ScoredLabel, Tag, Tags
     from savedmodel_bakery.answers.tasks.numbers import Embedding, Regression
-    from savedmodel_bakery.answers.tasks.segment import Segmentation
+    from savedmodel_bakery.answers.tasks.regions import Box, Detections, Segmentation
     from savedmodel_bakery.client.aio import AsyncClient
     from savedmodel_bakery.client.amqp_clients import AmqpClient, AsyncAmqpClient
     from savedmodel_bakery.client.calls import VersionStatus
@@ -57,10 +56,9 @@ __all__ = [
 
 _NAMES = {
     "answers.predictions": ("Prediction",),
-    "answers.tasks.detect": ("Box", "Detections"),
     "answers.tasks.labels": ("Classification", "ScoredLabel", "Tag", "Tags"),
     "answers.tasks.numbers": ("Embedding", "Regression"),
-    "answers.tasks.segment": ("Segmentation",),
+    "answers.tasks.regions": ("Box", "Detections", "Segmentation"),
     "client.aio": ("AsyncClient",),
     "client.amqp_clients": ("AmqpClient", "AsyncAmqpClient"),
     "client.calls": ("VersionStatus",),

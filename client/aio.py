@@ -10,10 +10,9 @@ from typing import Any, Literal, Protocol, TypeVar, overload
 from savedmodel_bakery.answers.images import Image
 from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.answers.signatures import CLASSIFY_SIGNATURE, DEFAULT_SIGNATURE, REGRESS_SIGNATURE
-from savedmodel_bakery.answers.tasks.detect import DETECT, Detections
 from savedmodel_bakery.answers.tasks.labels import MULTILABEL, Classification, Tags
 from savedmodel_bakery.answers.tasks.numbers import EMBED, REGRESS, Embedding, Regression
-from savedmodel_bakery.answers.tasks.segment import SEGMENT, Segmentation
+from savedmodel_bakery.answers.tasks.regions import DETECT, SEGMENT, Detections, Segmentation
 from savedmodel_bakery.client.calls import Call, ModelSpec, VersionStatus
 from savedmodel_bakery.client.client import Images
 from savedmodel_bakery.client.credentials import Tls

@@ -1,7 +1,8 @@
-"""Message classes of the TensorFlow Serving API, in a separate descriptor pool.
+"""Message classes of the TensorFlow Serving API, in a descriptor pool of their own.
 
 The pool is loaded from `descriptors.binpb`, which `tools/make_descriptors.py` generates from the official package
-`tensorflow-serving-api`. So TensorFlow is not required.
+`tensorflow-serving-api`. So that package and TensorFlow are not required, and if they are in the same process, their
+classes of the same names don't clash with these.
 """
 
 from __future__ import annotations

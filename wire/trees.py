@@ -4,8 +4,6 @@ Names follow JSON Pointer (RFC 6901), without the leading slash: the keys on the
 key, `~` is written as `~0` and `/` as `~1`; list indices start at 0. On the way back, keys that are exactly 0, 1, 2 …
 become a list, others a dict. If the signature has an input of a name, the whole value of that name is one array. An
 empty dict has no name and is not sent; an empty list is an empty array.
-
-Knows nothing of a signature's types or a network.
 """
 
 from __future__ import annotations

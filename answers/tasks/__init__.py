@@ -1,4 +1,4 @@
-"""The tasks, a module each, and the recognition of a model's task by the outputs of its signatures."""
+"""The tasks, and the recognition of a model's task by the outputs of its signatures."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from typing import Any
 
 from savedmodel_bakery.answers.signatures import DEFAULT_SIGNATURE, TOP_K_SIGNATURE, Signatures
 from savedmodel_bakery.answers.task import Task, join
-from savedmodel_bakery.answers.tasks.detect import DETECT
 from savedmodel_bakery.answers.tasks.labels import CLASSIFY, MULTILABEL
 from savedmodel_bakery.answers.tasks.numbers import EMBED, REGRESS
-from savedmodel_bakery.answers.tasks.segment import SEGMENT
+from savedmodel_bakery.answers.tasks.regions import DETECT, SEGMENT
 from savedmodel_bakery.errors import RequestRefusedError
 from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.status import Code

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pybase64
 
-from savedmodel_bakery.wire.dtypes import MAX_DIMENSIONS, STRING, DType, object_array
+from savedmodel_bakery.wire.dtypes import BY_NAME, MAX_DIMENSIONS, STRING, DType, object_array
 from savedmodel_bakery.wire.json.limits import NO_LIMITS, ParseLimits
 from savedmodel_bakery.wire.json.parser import JsonValue, members_of, parse_json
 from savedmodel_bakery.wire.json.text import show_value, type_name
@@ -75,6 +75,30 @@ def decode_array(value: JsonValue, dtype: DType, name: str) -> np.ndarray:
         return regular
     shape, elements = check_elements(value, dtype)
     return pack(elements, shape, dtype, name)
+
+
+def decode_exact(value: JsonValue, dtype: DType, title: str) -> np.ndarray:
+    """Decode a value as `decode_array` does, but reject integers that the element type cannot represent.
+
+    `title` is the tensor in words, such as `output "x"`, for error messages.
+    """
+    is_integer = dtype.numpy.kind in "iu" and dtype.name != "uint64"
+    try:
+        array = decode_array(value, BY_NAME["int64"] if is_integer else dtype, title)
+    except (StatusError, OverflowError, UnicodeEncodeError) as error:
+        reason = error.message if isinstance(error, StatusError) else error
+        raise invalid_argument(f"{title} cannot be read as {dtype.name}: {reason}") from error
+    return narrow(array, dtype, title) if is_integer else array
+
+
+def narrow(values: np.ndarray, dtype: DType, title: str) -> np.ndarray:
+    """Convert integers to their element type, if they are in its range."""
+    limits = np.iinfo(dtype.numpy)
+    if values.size and not (limits.min <= values.min() and values.max() <= limits.max):
+        raise invalid_argument(
+            f"{title} cannot be read as {dtype.name}: an integer is not between {limits.min} and {limits.max}"
+        )
+    return values.astype(dtype.numpy, copy=False)
 
 
 def decode_regular(value: JsonValue, dtype: DType, name: str) -> np.ndarray | None:

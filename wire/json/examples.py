@@ -1,4 +1,4 @@
-"""Bodies of REST Classify and Regress requests and responses, in both roles. Knows nothing of HTTP or models.
+"""Bodies of REST Classify and Regress requests and responses, in both roles.
 
 On the server, the kind of a feature follows from its JSON value alone, whatever the model expects: `80` is an int64,
 `80.0` a float.

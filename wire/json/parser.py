@@ -1,7 +1,4 @@
-"""Parses JSON with RapidJSON, the parser of tensorflow_model_server: the same values, errors and byte offsets.
-
-Knows nothing of tensors or requests.
-"""
+"""Parses JSON with RapidJSON, the parser of tensorflow_model_server: the same values, errors and byte offsets."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Bodies of REST Predict requests and responses, in both roles.
 
 A request is columnar (`inputs`, one entry per tensor) or in row format (`instances`, one entry per row); the response
-has the format of its request. The client role uses the columnar format only. Knows nothing of HTTP or models.
+has the format of its request. The client role uses the columnar format only.
 """
 
 from __future__ import annotations

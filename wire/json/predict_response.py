@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from savedmodel_bakery.wire.dtypes import BY_NAME, STRING, DType
-from savedmodel_bakery.wire.json.decode import decode_array, read_response
+from savedmodel_bakery.wire.dtypes import STRING, DType
+from savedmodel_bakery.wire.json.decode import decode_exact, read_response
 from savedmodel_bakery.wire.json.encode import element_texts, nest, new_line, quote_bytes
-from savedmodel_bakery.wire.json.parser import JsonValue
 from savedmodel_bakery.wire.json.predict import BYTES_SUFFIX
-from savedmodel_bakery.wire.status import StatusError, invalid_argument
+from savedmodel_bakery.wire.status import invalid_argument
 
 if TYPE_CHECKING:
     from savedmodel_bakery.wire.tensors import Tensor
@@ -37,20 +36,7 @@ def decode_response(body: bytes, output_dtypes: Mapping[str, DType]) -> dict[str
         raise invalid_argument(
             f"the response has {names}; the signature's outputs are {', '.join(sorted(output_dtypes))}"
         )
-    return {alias: _decode_column(alias, columns[alias], dtype) for alias, dtype in output_dtypes.items()}
-
-
-def _decode_column(alias: str, value: JsonValue, dtype: DType) -> np.ndarray:
-    is_integer = dtype.numpy.kind in "iu" and dtype.name != "uint64"
-    try:
-        array = decode_array(value, BY_NAME["int64"] if is_integer else dtype, alias)
-    except (StatusError, OverflowError, UnicodeEncodeError) as error:
-        reason = error.message if isinstance(error, StatusError) else error
-        raise invalid_argument(f'output "{alias}" cannot be read as {dtype.name}: {reason}') from error
-    converted = array.astype(dtype.numpy, copy=False)
-    if is_integer and not np.array_equal(array, converted):
-        raise invalid_argument(f'output "{alias}" cannot be read as {dtype.name}: an integer is out of range')
-    return converted
+    return {alias: decode_exact(columns[alias], dtype, f'output "{alias}"') for alias, dtype in output_dtypes.items()}
 
 
 def encode_response(outputs: Mapping[str, Tensor], *, row_format: bool) -> bytes:

@@ -1,7 +1,4 @@
-"""Writes short texts of JSON values for error messages, as tensorflow_model_server's RapidJSON does.
-
-Knows nothing of tensors or requests.
-"""
+"""Writes short texts of JSON values for error messages, as tensorflow_model_server's RapidJSON does."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from google.protobuf.message import DecodeError
 from savedmodel_bakery.wire.attachments import LARGE_BYTES, serialize_with
 from savedmodel_bakery.wire.dtypes import STRING, DType, object_array, of_array
 from savedmodel_bakery.wire.encoding import DELIMITED, message_fields, varint
+from savedmodel_bakery.wire.json.decode import narrow
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
 from savedmodel_bakery.wire.v2 import schema
 from savedmodel_bakery.wire.v2.infer import (
@@ -37,7 +38,6 @@ from savedmodel_bakery.wire.v2.tensors import (
     SentTensor,
     decode_raw,
     encode_raw,
-    narrow,
     of_dtype,
     read_shape,
     shown,

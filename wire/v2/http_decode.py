@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from savedmodel_bakery.wire.dtypes import BY_NAME, DType
-from savedmodel_bakery.wire.json.decode import decode_array, read_response
+from savedmodel_bakery.wire.dtypes import DType
+from savedmodel_bakery.wire.json.decode import decode_exact, read_response
 from savedmodel_bakery.wire.json.limits import NO_LIMITS, ParseLimits
 from savedmodel_bakery.wire.json.parser import JsonValue, parse_json
-from savedmodel_bakery.wire.status import StatusError, invalid_argument
+from savedmodel_bakery.wire.status import invalid_argument
 from savedmodel_bakery.wire.v2.http_encode import HEADER_LENGTH
 from savedmodel_bakery.wire.v2.infer import (
     BINARY_DATA,
@@ -34,7 +34,6 @@ from savedmodel_bakery.wire.v2.tensors import (
     BINARY_ONLY,
     SentTensor,
     decode_raw,
-    narrow,
     of_dtype,
     read_shape,
     shown,
@@ -178,19 +177,13 @@ def _decode_data(data: JsonValue, dtype: DType, shape: Sequence[int], tensor: st
     datatype = of_dtype(dtype, tensor)
     if datatype in BINARY_ONLY:
         raise invalid_argument(f"{tensor} is {datatype}, which travels as binary data only, and has JSON data")
-    is_narrow = dtype.numpy.kind in "iu" and dtype.name != "uint64"
-    try:
-        array = decode_array(data, BY_NAME["int64"] if is_narrow else dtype, tensor)
-    except (StatusError, OverflowError) as error:
-        reason = error.message if isinstance(error, StatusError) else error
-        raise invalid_argument(f"{tensor} cannot be read as {datatype}: {reason}") from error
+    array = decode_exact(data, dtype, tensor)
     if array.shape != tuple(shape) and array.shape != (math.prod(shape),):
         raise invalid_argument(
             f"{tensor} has data of shape {list(array.shape)}; its shape is {list(shape)}, so data must be nested like "
             f"that, or a flat list of {math.prod(shape)} values"
         )
-    values = array.reshape(-1)
-    return narrow(values, dtype, tensor) if is_narrow else values
+    return array.reshape(-1)
 
 
 def _read_output(entry: Mapping[str, Any], is_binary: bool) -> RequestedOutput:

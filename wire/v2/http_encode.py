@@ -1,7 +1,4 @@
-"""Writes bodies of inference over HTTP, in both roles: JSON, then the binary data of tensors if there is any.
-
-Knows nothing of URLs and connections; the one header that matters is an argument.
-"""
+"""Writes bodies of inference over HTTP, in both roles: JSON, then the binary data of tensors if there is any."""
 
 from __future__ import annotations
 

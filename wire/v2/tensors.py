@@ -148,16 +148,6 @@ def encode_raw(array: np.ndarray, dtype: DType) -> Any:
     return values.reshape(-1).view(np.uint8)
 
 
-def narrow(values: np.ndarray, dtype: DType, tensor: str) -> np.ndarray:
-    """Convert integers to their element type, if they are in its range."""
-    limits = np.iinfo(dtype.numpy)
-    if values.size and not (limits.min <= values.min() and values.max() <= limits.max):
-        raise invalid_argument(
-            f"{tensor} has a value out of range: {of_dtype(dtype, tensor)} is between {limits.min} and {limits.max}"
-        )
-    return values.astype(dtype.numpy, copy=False)
-
-
 def raw_size(array: np.ndarray, dtype: DType) -> int:
     """Return the bytes that `encode_raw` returns for an array, whose strings are bytes."""
     if dtype is STRING:

@@ -128,7 +128,11 @@ INVALID = {
     "huge shape": ([_input(shape=[2**40, 2**20])], [], "0 values in fp32_contents"),
     "enormous shape": ([_input(shape=[2**63 - 1] * 254)], [], 'input "x" has a shape of too many elements'),
     "enormous raw shape": ([_input(shape=[2**63 - 1] * 254)], [bytes(8)], 'input "x" has a shape of too many elements'),
-    "range": ([_input(datatype="UINT8", contents={"uint_contents": [0, 256]})], [], "UINT8 is between 0 and 255"),
+    "range": (
+        [_input(datatype="UINT8", contents={"uint_contents": [0, 256]})],
+        [],
+        "cannot be read as uint8: an integer is not between 0 and 255",
+    ),
     "fp16": ([_input(datatype="FP16", contents={"fp32_contents": [0, 0]})], [], "which travels in raw contents only"),
     "negative": ([_input(shape=[-1])], [bytes(8)], "invalid size in its shape"),
     "dimensions": ([_input(shape=[1] * 255)], [bytes(4)], "a list of at most 254 sizes"),
