@@ -72,18 +72,18 @@ def _label(path: Path, entry: Mapping[str, Any]) -> Label:
     name, colour = entry.get("display_name") or entry.get("name"), entry.get("colour")
     try:
         label_id = int(str(entry.get("id")))  # through str, because int() truncates 1.5
-    except ValueError as error:
-        raise LabelFileError(f"{path} has the id {entry.get('id')!r}: must be a whole number") from error
+    except ValueError:
+        label_id = -1
     if label_id < 0:
-        raise LabelFileError(f"{path} has the id {label_id}: must be 0 or more")
-    if not isinstance(name, str):
-        raise LabelFileError(f"{path} has the name {name!r} for class id {label_id}: must be text")
+        raise LabelFileError(f"{path} has the id {entry.get('id')!r}: must be a whole number, 0 or more")
+    if not isinstance(name, str) or any(unicodedata.category(character) in _NOT_TEXT for character in name):
+        raise LabelFileError(
+            f"{path} has the name {name!r} for class id {label_id}: must be text without control characters"
+        )
     if not name.strip():
         raise LabelFileError(
             f"labels {str(path)!r} have a blank name for class id {label_id}: remove it, or name the class"
         )
-    if any(unicodedata.category(character) in _NOT_TEXT for character in name):
-        raise LabelFileError(f"{path} has the name {name!r} for class id {label_id}: must have no control characters")
     return Label(name, label_id, _parse_colour(path, colour) if colour else None)
 
 

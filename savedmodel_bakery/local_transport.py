@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from savedmodel_bakery.client.calls import Call
+from savedmodel_bakery.client.transports import grpc_codec
+from savedmodel_bakery.client.transports.transport import refused
 from savedmodel_bakery.extras import naming_extras
-
-if TYPE_CHECKING:
-    from savedmodel_bakery.client.calls import Call
+from savedmodel_bakery.wire.status import StatusError
 
 
 class LocalTransport:
@@ -31,9 +32,6 @@ class LocalTransport:
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
-        from savedmodel_bakery.client.transports.transport import refused
-        from savedmodel_bakery.wire.status import StatusError
-
         with naming_extras("LocalTransport", "serve"):
             from savedmodel_bakery.serving.models.storage import check_base_path
             from savedmodel_bakery.serving.runtimes import import_tensorflow
@@ -51,10 +49,7 @@ class LocalTransport:
 
     def send(self, call: Call) -> Any:
         """Run a call and return its result, as the gRPC transport does; see `Transport.send`."""
-        from savedmodel_bakery.client.transports import grpc_codec
-        from savedmodel_bakery.client.transports.transport import refused
         from savedmodel_bakery.serving.admission.context import RequestContext
-        from savedmodel_bakery.wire.status import StatusError
 
         method = grpc_codec.method_of(call).path.rpartition("/")[2]
         request = grpc_codec.encode_request(call)

@@ -96,7 +96,7 @@ REJECTED = {
     ),
     "id as a word": ("n.json", '{"first": "a"}', "has the id 'first': must be a whole number"),
     "id with a fraction": ("n.json", '[{"id": 1.5, "name": "a"}]', "has the id 1.5: must be a whole number"),
-    "id below 0": ("n.json", '{"-1": "a"}', "has the id -1: must be 0 or more"),
+    "id below 0": ("n.json", '{"-1": "a"}', "has the id '-1': must be a whole number, 0 or more"),
     "a string": ("n.json", '"abc"', "is not a label file (it contains a str): must contain a list of names"),
     "a number": ("n.json", "7", "is not a label file (it contains a int)"),
     "names as numbers": ("n.json", "[1, 2]", "has the name 1 for class id 0: must be text"),

@@ -82,16 +82,10 @@ def encode_response(response: InferResponse, requested: Sequence[RequestedOutput
     if response.request_id:
         head["id"] = response.request_id
     pieces: list[Any] = []
-    entries = [
-        _encode_tensor(
-            output.name,
-            response.outputs[output.name],
-            "output",
-            pieces if output.is_binary else None,
-            as_base64=output.is_base64,
-        )
-        for output in requested
-    ]
+    entries = []
+    for output in requested:
+        tensor, target = response.outputs[output.name], pieces if output.is_binary else None
+        entries.append(_encode_tensor(output.name, tensor, "output", target, as_base64=output.is_base64))
     text = _with_member(head, "outputs", b"[" + b",".join(entries) + b"]")
     if not any(output.is_binary for output in requested):
         return Body(text, None)
@@ -162,7 +156,12 @@ def _encode_json_input(name: str, array: np.ndarray) -> bytes:
     if dtype is not STRING:
         return _encode_tensor(name, Tensor(array, dtype), "input", None)
     strings = object_array([as_bytes(item) for item in array.ravel().tolist()])
-    as_base64 = not all(map(_is_utf8, strings))
+    as_base64 = False
+    try:
+        for string in strings:
+            string.decode()
+    except UnicodeDecodeError:
+        as_base64 = True
     return _encode_tensor(name, Tensor(strings, dtype, array.shape), "input", None, as_base64=as_base64)
 
 
@@ -170,11 +169,3 @@ def _with_member(head: Mapping[str, Any], name: str, value: bytes) -> bytes:
     """Return a JSON object with one more member, whose value is JSON already."""
     text = json.dumps(head, separators=(",", ":")).encode()
     return text[:-1] + (b"," if head else b"") + f'"{name}":'.encode() + value + b"}"
-
-
-def _is_utf8(string: bytes) -> bool:
-    try:
-        string.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

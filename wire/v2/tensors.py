@@ -103,13 +103,11 @@ class SentTensor(NamedTuple):
 
 def read_shape(sizes: Any, tensor: str) -> tuple[int, ...]:
     """Return the shape that a message declares: at most `MAX_DIMENSIONS` sizes, and elements that 64 bits can count."""
-    if not isinstance(sizes, Sequence) or isinstance(sizes, str) or len(sizes) > MAX_DIMENSIONS:
-        raise invalid_argument(f"{tensor} needs a shape: a list of at most {MAX_DIMENSIONS} sizes")
-    for size in sizes:
-        if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= _MAX_SIZE:
-            raise invalid_argument(
-                f"{tensor} has an invalid size in its shape: must be integers between 0 and {_MAX_SIZE}"
-            )
+    is_list = isinstance(sizes, Sequence) and not isinstance(sizes, str) and len(sizes) <= MAX_DIMENSIONS
+    if not is_list or not all(type(size) is int and 0 <= size <= _MAX_SIZE for size in sizes):
+        raise invalid_argument(
+            f"{tensor} needs a shape: a list of at most {MAX_DIMENSIONS} integers between 0 and {_MAX_SIZE}"
+        )
     if 0 not in sizes and math.prod(sizes) > _MAX_SIZE:
         raise invalid_argument(f"{tensor} has a shape of too many elements: must be at most {_MAX_SIZE}")
     return tuple(sizes)
@@ -167,14 +165,9 @@ def _unpack_strings(content: Any, count: int, tensor: str) -> list[bytes]:
     end = 0
     for index in range(count):
         start = end + _LENGTH.size
-        if start > size:
-            raise invalid_argument(f"{tensor} has {size} bytes of data, which end within the length of element {index}")
-        (length,) = _LENGTH.unpack_from(content, end)
-        end = start + length
+        end = start + _LENGTH.unpack_from(content, end)[0] if start <= size else start
         if end > size:
-            raise invalid_argument(
-                f"{tensor} has a length of {length} at element {index}; only {size - start} bytes are left"
-            )
+            raise invalid_argument(f"{tensor} has {size} bytes of data, which end within element {index} of {count}")
         strings.append(bytes(content[start:end]))
     if end != size:
         raise invalid_argument(f"{tensor} has {size} bytes of data; its {count} elements of BYTES need {end}")

@@ -134,8 +134,8 @@ INVALID = {
         "cannot be read as uint8: an integer is not between 0 and 255",
     ),
     "fp16": ([_input(datatype="FP16", contents={"fp32_contents": [0, 0]})], [], "which travels in raw contents only"),
-    "negative": ([_input(shape=[-1])], [bytes(8)], "invalid size in its shape"),
-    "dimensions": ([_input(shape=[1] * 255)], [bytes(4)], "a list of at most 254 sizes"),
+    "negative": ([_input(shape=[-1])], [bytes(8)], "needs a shape: a list of at most 254 integers between 0 and"),
+    "dimensions": ([_input(shape=[1] * 255)], [bytes(4)], "a list of at most 254 integers"),
     "few bytes": ([_input()], [bytes(7)], "7 bytes of data; 2 values of FP32 need 8"),
 }
 
