@@ -44,7 +44,6 @@ _IMAGE_CODES = (
 )
 
 Predict = Callable[[list[bytes]], Prediction]
-_Versioned = tuple[ImageResult, int | None]
 
 
 def make_row(
@@ -85,7 +84,7 @@ def _read(photo: Photo, task: Task[Any]) -> bytes | ImageResult:
         return _failed(task, str(exc))
 
 
-def _run(images: list[bytes], predict: Predict, task: Task[Any]) -> list[_Versioned]:
+def _run(images: list[bytes], predict: Predict, task: Task[Any]) -> list[tuple[ImageResult, int | None]]:
     if not images:
         return []
     try:

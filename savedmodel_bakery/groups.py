@@ -156,13 +156,12 @@ class DefaultCommandGroup(LazyGroup):
         return place
 
 
-def stated_options(context: click.Context) -> list[click.Parameter]:
-    """Return the options of a command that its command line states; those in the environment may be for others."""
-    return [
-        parameter
-        for parameter in context.command.params
-        if context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
-    ]
+def reject_options(context: click.Context, use: str, applies: Callable[[click.Parameter], bool]) -> None:
+    """Reject options on the command line that do not apply to a use; those in the environment may be for others."""
+    for parameter in context.command.params:
+        is_stated = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+        if is_stated and not applies(parameter):
+            raise click.UsageError(f"{parameter.opts[-1]} does not apply to {use}")
 
 
 def _write_options(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -1,4 +1,7 @@
-"""Makes the responses of TensorFlow Serving's API from arrays."""
+"""Makes the responses of TensorFlow Serving's API from arrays, and the JSON of those that are not predictions.
+
+The JSON of status and metadata is protobuf's, with the field names of the proto files and all default values.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,11 @@ from itertools import zip_longest
 from typing import Any
 
 import numpy as np
+from google.protobuf import json_format
 
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.attachments import TensorMessage
+from savedmodel_bakery.wire.json.encode import quote
 from savedmodel_bakery.wire.messages import SIGNATURE_FIELD, ClassesAndScores, ModelSpec, write_spec
 from savedmodel_bakery.wire.status import StatusError
 from savedmodel_bakery.wire.tensors import Tensor
@@ -86,3 +91,35 @@ def _write_classifications(message: Any, classes: np.ndarray | None, scores: np.
 def _write_regressions(message: Any, values: np.ndarray) -> None:
     for value in values.tolist():
         message.regressions.add(value=value)
+
+
+def encode_error(message: str) -> bytes:
+    """Write an error; surrogate escapes in the message become the bytes they stand for, which need not be UTF-8."""
+    return f'{{\n    "error": {quote(message)}\n}}'.encode("utf-8", "surrogateescape")
+
+
+def encode_status(response: Any) -> bytes:
+    """Write a GetModelStatusResponse."""
+    return _text_of(response).encode()
+
+
+def encode_metadata(response: Any) -> bytes:
+    """Write a GetModelMetadataResponse, with `signature_def` unpacked and without its `@type`."""
+    fields = []
+    for name, packed in sorted(response.metadata.items()):
+        content = schema.SignatureDefMap.FromString(packed.value)
+        fields.append(f"{quote(name)}: {_text_of(content)}")
+    model_spec = _text_of(response.model_spec)
+    return f'{{\n"model_spec":{model_spec},\n"metadata": {{{",".join(fields)}}}\n}}\n'.encode()
+
+
+def _text_of(message: Any) -> str:
+    text: str = json_format.MessageToJson(
+        message,
+        preserving_proto_field_name=True,
+        always_print_fields_with_no_presence=True,
+        indent=1,
+        ensure_ascii=False,
+        descriptor_pool=schema.POOL,
+    )
+    return text + "\n"

@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 
-_SEPARATOR = "/"
-
 _Types = type | tuple[type, ...]
 
 
@@ -44,7 +42,7 @@ def restore(arrays: Mapping[str, Any]) -> dict[str, Any]:
     """Return the tree of arrays that `flatten` has named, or the arrays unchanged if their names do not form a tree."""
     tree: dict[str, Any] = {}
     for name, array in arrays.items():
-        *parents, last = map(_unescape, name.split(_SEPARATOR))
+        *parents, last = map(_unescape, name.split("/"))
         branch = tree
         for key in parents:
             branch = branch.setdefault(key, {})
@@ -61,10 +59,10 @@ def _leaves(name: str, value: Any, aliases: Collection[str], array_type: _Types)
         yield name, value
     elif isinstance(value, Mapping):
         for key, child in value.items():
-            yield from _leaves(name + _SEPARATOR + _escape(key), child, aliases, array_type)
+            yield from _leaves(f"{name}/{_escape(key)}", child, aliases, array_type)
     else:
         for index, child in enumerate(value):
-            yield from _leaves(f"{name}{_SEPARATOR}{index}", child, aliases, array_type)
+            yield from _leaves(f"{name}/{index}", child, aliases, array_type)
 
 
 def _is_branch(value: Any, array_type: _Types) -> bool:

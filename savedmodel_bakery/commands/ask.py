@@ -10,7 +10,7 @@ import click
 from savedmodel_bakery.client.commands.ask import EXAMPLES, HELP, ask_options, run_ask
 from savedmodel_bakery.client.commands.options import open_client
 from savedmodel_bakery.exits import as_usage_error
-from savedmodel_bakery.groups import Command, stated_options
+from savedmodel_bakery.groups import Command, reject_options
 
 if TYPE_CHECKING:
     from savedmodel_bakery.client.client import BaseClient
@@ -36,7 +36,7 @@ def ask(context: click.Context, /, local: Path | None, **options: Any) -> None:
         return open_client(context) if local is None else _open_local(context, local)
 
     if local is not None:
-        _check_options(context)
+        reject_options(context, "--local", _applies_to_local)
     context.exit(run_ask(context, connect, **options))
 
 
@@ -50,9 +50,6 @@ def _open_local(context: click.Context, folder: Path) -> BaseClient:
         return Client(transport=transport, version=context.obj["version"], label=context.obj["label"])
 
 
-def _check_options(context: click.Context) -> None:
-    """Reject the options of servers."""
-    for option in stated_options(context):
-        is_of_servers = getattr(option, "is_common", False) or option.name == "result_queue"
-        if is_of_servers and option.name not in _FOR_LOCAL:
-            raise click.UsageError(f"{option.opts[-1]} does not apply to --local")
+def _applies_to_local(option: click.Parameter) -> bool:
+    is_of_servers = getattr(option, "is_common", False) or option.name == "result_queue"
+    return not is_of_servers or option.name in _FOR_LOCAL

@@ -10,7 +10,7 @@ import click
 from savedmodel_bakery import tracing
 from savedmodel_bakery.client.commands.bulk import bulk_options, run_on_server, server_options
 from savedmodel_bakery.client.commands.options import connection_options
-from savedmodel_bakery.groups import Command, stated_options
+from savedmodel_bakery.groups import Command, reject_options
 from savedmodel_bakery.serving.commands.bulk import RAY_OPTIONS, ray_options, run_on_ray
 
 EXAMPLES = """
@@ -58,7 +58,9 @@ def bulk(context: click.Context, /, engine: str, paths: tuple[str, ...], out: Pa
 
     The connection options, --jobs and the --retry options are for the engine server.
     """
-    _check_options(context, engine)
+    reject_options(context, f"--engine {engine}", lambda option: _is_for(engine, option.name or ""))
+    if engine == "server" and out.is_dir():
+        raise click.UsageError(f"--out {out} is a folder; --engine server writes a file")
     own = {name: value for name, value in options.items() if _is_for(engine, name)}
     with tracing.span("bulk", "INTERNAL", {"bakery.bulk.engine": engine}):
         code = (run_on_ray if engine == "ray" else run_on_server)(context, paths, out, **own)
@@ -67,13 +69,3 @@ def bulk(context: click.Context, /, engine: str, paths: tuple[str, ...], out: Pa
 
 def _is_for(engine: str, option: str) -> bool:
     return option in _ALL_ENGINES or (option in RAY_OPTIONS) == (engine == "ray")
-
-
-def _check_options(context: click.Context, engine: str) -> None:
-    """Reject options of the other engine."""
-    for option in stated_options(context):
-        if not _is_for(engine, option.name or ""):
-            raise click.UsageError(f"{option.opts[-1]} does not apply to --engine {engine}")
-    out: Path = context.params["out"]
-    if engine == "server" and out.is_dir():
-        raise click.UsageError(f"--out {out} is a folder; --engine server writes a file")

@@ -7,7 +7,7 @@ import math
 from savedmodel_bakery.client.transports.retries import SHUTTING_DOWN
 from savedmodel_bakery.serving.amqp.codec import Response
 from savedmodel_bakery.wire import amqp
-from savedmodel_bakery.wire.json.status import encode_error
+from savedmodel_bakery.wire.responses import encode_error
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument, truncate_message
 
 _PLAIN_ENCODINGS = {"", "identity", "binary", "us-ascii", "utf-8", "utf8"}  # some libraries always send one

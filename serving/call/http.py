@@ -11,7 +11,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.wire.json.status import encode_error
+from savedmodel_bakery.wire.responses import encode_error
 from savedmodel_bakery.wire.status import Code, StatusError
 
 NOSNIFF = {"X-Content-Type-Options": "nosniff"}

@@ -24,7 +24,6 @@ from savedmodel_bakery.wire import responses
 from savedmodel_bakery.wire.json import examples as examples_json
 from savedmodel_bakery.wire.json import predict as predict_json
 from savedmodel_bakery.wire.json import predict_response
-from savedmodel_bakery.wire.json import status as status_json
 from savedmodel_bakery.wire.json.decode import parse_document
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
@@ -123,12 +122,12 @@ class RestApi:
 
     def _status(self, choice: ModelChoice) -> bytes:
         response = responses.make_status_response(self._registry.statuses(choice))
-        return status_json.encode_status(response)
+        return responses.encode_status(response)
 
     def _metadata(self, choice: ModelChoice) -> bytes:
         with self._registry.acquire(choice) as servable:
             response = responses.make_metadata_response(servable.name, servable.version, servable.signatures)
-        return status_json.encode_metadata(response)
+        return responses.encode_metadata(response)
 
 
 def _error_response(error: StatusError) -> Response:

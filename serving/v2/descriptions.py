@@ -13,7 +13,7 @@ from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry, State
 from savedmodel_bakery.serving.models.servable import Servable
 from savedmodel_bakery.wire import responses
-from savedmodel_bakery.wire.json.status import encode_metadata
+from savedmodel_bakery.wire.responses import encode_metadata
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
 from savedmodel_bakery.wire.v2.infer import BINARY_TENSOR_DATA, TENSORFLOW_SERVING_METADATA
 from savedmodel_bakery.wire.v2.tensors import of_number, shown

@@ -136,8 +136,7 @@ def encode_classifications(classes: np.ndarray | None, scores: np.ndarray | None
     and scores 0.0.
     """
     values = classes if scores is None else scores
-    if values is None:
-        raise ValueError("classes and scores are both None; at least one of them is required")
+    assert values is not None  # a model has classes or scores
     count, width = values.shape
     labels = ['""'] * (count * width) if classes is None else list(map(quote_bytes, classes.ravel().tolist()))
     numbers = ["0.0"] * (count * width) if scores is None else float_texts(scores)

@@ -16,9 +16,11 @@ from savedmodel_bakery.wire.json.parser import JsonValue, parse_json
 from savedmodel_bakery.wire.status import invalid_argument
 from savedmodel_bakery.wire.v2.http_encode import HEADER_LENGTH
 from savedmodel_bakery.wire.v2.infer import (
+    BASE64,
     BINARY_DATA,
     BINARY_DATA_OUTPUT,
     BINARY_DATA_SIZE,
+    CONTENT_TYPE,
     SIGNATURE_NAME,
     InferRequest,
     InferResponse,
@@ -26,7 +28,6 @@ from savedmodel_bakery.wire.v2.infer import (
     check_count,
     check_parameters,
     decode_content,
-    is_base64,
     read_flag,
     read_text,
 )
@@ -192,4 +193,4 @@ def _read_output(entry: Mapping[str, Any], is_binary: bool) -> RequestedOutput:
     parameters = _parameters(entry, tensor)
     check_parameters(parameters, tensor)
     is_binary = read_flag(parameters, BINARY_DATA, is_binary, tensor)
-    return RequestedOutput(name, is_binary, is_base64(parameters) and not is_binary)
+    return RequestedOutput(name, is_binary, parameters.get(CONTENT_TYPE) == BASE64 and not is_binary)

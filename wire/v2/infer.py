@@ -32,6 +32,7 @@ a thousand to be read."""
 
 BINARY_DATA, BINARY_DATA_OUTPUT, BINARY_DATA_SIZE = "binary_data", "binary_data_output", "binary_data_size"
 CONTENT_TYPE, BASE64 = "content_type", "base64"
+"""MLServer's parameter of a tensor whose elements are in base64."""
 
 
 @dataclass(frozen=True)
@@ -101,14 +102,9 @@ def check_parameters(parameters: Mapping[str, Any], tensor: str) -> None:
         )
 
 
-def is_base64(parameters: Mapping[str, Any]) -> bool:
-    """Return whether the elements of a tensor are in base64, as MLServer's content type of this name says."""
-    return parameters.get(CONTENT_TYPE) == BASE64
-
-
 def decode_content(sent: SentTensor, parameters: Mapping[str, Any]) -> SentTensor:
     """Return a tensor whose elements are those of `sent`, decoded from base64 if its parameters say so."""
-    if not is_base64(parameters):
+    if parameters.get(CONTENT_TYPE) != BASE64:
         return sent
     if sent.dtype is not STRING:
         raise invalid_argument(f"{sent.tensor} has the content_type {BASE64}, but is not BYTES")

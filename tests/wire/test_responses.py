@@ -7,7 +7,7 @@ import json
 import pytest
 
 from savedmodel_bakery.wire import schema
-from savedmodel_bakery.wire.json.status import encode_error, encode_metadata, encode_status
+from savedmodel_bakery.wire.responses import encode_error, encode_metadata, encode_status
 
 
 @pytest.mark.parametrize(
