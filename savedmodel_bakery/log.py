@@ -43,17 +43,6 @@ def configure(level: int, log_format: str) -> None:
     Standard streams that were closed before the start are opened on /dev/null. Without that, a socket would get the
     number of stdout, and libraries fail without a stream.
     """
-    _open_closed_streams()
-    handler: logging.StreamHandler[TextIO] = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(EscapingFormatter(log_format))
-    logging.basicConfig(level=level, handlers=[handler])
-
-
-def _indent(text: str) -> str:
-    return "\n".join(f"  {escape(line)}" for line in text.split("\n"))
-
-
-def _open_closed_streams() -> None:
     for descriptor, (name, mode) in enumerate({"stdin": "r", "stdout": "w", "stderr": "w"}.items()):
         try:
             os.fstat(descriptor)
@@ -61,3 +50,10 @@ def _open_closed_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - until the process ends
+    handler: logging.StreamHandler[TextIO] = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(EscapingFormatter(log_format))
+    logging.basicConfig(level=level, handlers=[handler])
+
+
+def _indent(text: str) -> str:
+    return "\n".join(f"  {escape(line)}" for line in text.split("\n"))

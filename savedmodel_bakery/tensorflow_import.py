@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from savedmodel_bakery.interrupts import exit_on_interrupt
 
@@ -81,7 +81,10 @@ def startup_log_hidden() -> Iterator[None]:
         return
     sys.stderr.flush()
     stderr = os.dup(_STDERR)
-    with _open_buffer() as captured:
+    # The root file system may be read-only and /tmp full; only Linux has files in memory.
+    has_memory_files = hasattr(os, "memfd_create")
+    buffer = os.fdopen(os.memfd_create("stderr"), "rb") if has_memory_files else tempfile.TemporaryFile()
+    with buffer as captured:
         os.dup2(captured.fileno(), _STDERR)
         is_started = False
         try:
@@ -95,9 +98,3 @@ def startup_log_hidden() -> Iterator[None]:
             for line in captured:
                 if not is_started or (has_driver and _WARNING_OR_ERROR.match(line)):
                     os.write(_STDERR, line)
-
-
-def _open_buffer() -> IO[bytes]:
-    """Open a file in memory, as the root file system may be read-only and /tmp full; only Linux has such files."""
-    has_memory_files = hasattr(os, "memfd_create")
-    return os.fdopen(os.memfd_create("stderr"), "rb") if has_memory_files else tempfile.TemporaryFile()

@@ -64,7 +64,7 @@ LIES: dict[str, tuple[dict[str, Any], bytes, str]] = {
     "a size of 2^62 bytes": (
         {"inputs": [{**X, "parameters": {"binary_data_size": 2**62}}]},
         bytes(8),
-        "but only 8 are left",
+        "at most the 8 that are left",
     ),
     "a string of 4 GB": (
         {"inputs": [{"name": "s", "datatype": "BYTES", "shape": [1], **EIGHT_BYTES}], "parameters": TEXT},

@@ -48,26 +48,17 @@ class _BinaryData:
     """The binary data of tensors that follows the JSON of a body."""
 
     def __init__(self, content: memoryview) -> None:
-        self._content = content
+        self.rest = content
 
     def take(self, size: object, tensor: str) -> memoryview:
         """Return the data of the next tensor."""
-        if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+        if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= len(self.rest):
             raise invalid_argument(
-                f"the parameter {BINARY_DATA_SIZE} of {tensor} is {shown(size)}; must be a number of bytes"
+                f"the parameter {BINARY_DATA_SIZE} of {tensor} is {shown(size)}; must be a number of bytes, at most the "
+                f"{len(self.rest)} that are left in the body"
             )
-        if size > len(self._content):
-            raise invalid_argument(
-                f"{tensor} has {size} bytes of binary data ({BINARY_DATA_SIZE}), but only {len(self._content)} are left"
-                " in the body"
-            )
-        taken, self._content = self._content[:size], self._content[size:]
+        taken, self.rest = self.rest[:size], self.rest[size:]
         return taken
-
-    def check_end(self) -> None:
-        """Check that all data is taken."""
-        if self._content:
-            raise invalid_argument(f"the body has {len(self._content)} bytes after the binary data of its tensors")
 
 
 def decode_request(content: bytes, header_length: str | None, limits: ParseLimits = NO_LIMITS) -> InferRequest:
@@ -87,7 +78,8 @@ def decode_request(content: bytes, header_length: str | None, limits: ParseLimit
     if "inputs" not in document:
         raise invalid_argument('the request has no "inputs"; must be a list of tensors')
     inputs = [_read_tensor(entry, data, "input") for entry in _entries(document, "inputs")]
-    data.check_end()
+    if data.rest:
+        raise invalid_argument(f"the body has {len(data.rest)} bytes after the binary data of its tensors")
     is_binary = read_flag(parameters, BINARY_DATA_OUTPUT, False, "the request")
     return InferRequest(
         inputs,

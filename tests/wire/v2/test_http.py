@@ -201,7 +201,7 @@ INVALID = {
     "lying size": (
         {"inputs": [_input(**BINARY)]},
         bytes(7),
-        r"8 bytes of binary data \(binary_data_size\), but only 7",
+        'binary_data_size of input "x" is 8; must be a number of bytes, at most the 7 that are left',
     ),
     "no size": ({"inputs": [_input(data=None, parameters={"binary_data_size": "8"})]}, bytes(8), 'is "8"; must be'),
     "surplus": ({"inputs": [_input(**BINARY)]}, bytes(9), "1 bytes after the binary data"),
