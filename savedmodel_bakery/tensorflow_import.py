@@ -83,8 +83,7 @@ def startup_log_hidden() -> Iterator[None]:
     stderr = os.dup(_STDERR)
     # The root file system may be read-only and /tmp full; only Linux has files in memory.
     has_memory_files = hasattr(os, "memfd_create")
-    buffer = os.fdopen(os.memfd_create("stderr"), "rb") if has_memory_files else tempfile.TemporaryFile()
-    with buffer as captured:
+    with os.fdopen(os.memfd_create("stderr"), "rb") if has_memory_files else tempfile.TemporaryFile() as captured:
         os.dup2(captured.fileno(), _STDERR)
         is_started = False
         try:

@@ -9,8 +9,7 @@ import pytest
 from PIL import Image
 
 from savedmodel_bakery.answers.drawing import label_colour, palette_colour
-from savedmodel_bakery.answers.tasks.regions import DETECT
-from savedmodel_bakery.answers.tasks.regions import SEGMENT
+from savedmodel_bakery.answers.tasks.regions import DETECT, SEGMENT
 from savedmodel_bakery.client import Box, Detections, Segmentation
 
 

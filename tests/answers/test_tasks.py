@@ -9,8 +9,8 @@ import pytest
 from savedmodel_bakery.answers.rows import COLUMNS
 from savedmodel_bakery.answers.signatures import read_signatures
 from savedmodel_bakery.answers.tasks import find_task
-from savedmodel_bakery.answers.tasks.regions import DETECT
 from savedmodel_bakery.answers.tasks.labels import CLASSIFY
+from savedmodel_bakery.answers.tasks.regions import DETECT
 from savedmodel_bakery.client import Detections, InvalidResponseError, Prediction
 
 

@@ -54,8 +54,8 @@ class _BinaryData:
         """Return the data of the next tensor."""
         if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= len(self.rest):
             raise invalid_argument(
-                f"the parameter {BINARY_DATA_SIZE} of {tensor} is {shown(size)}; must be a number of bytes, at most the "
-                f"{len(self.rest)} that are left in the body"
+                f"the parameter {BINARY_DATA_SIZE} of {tensor} is {shown(size)}; must be a number of bytes, at most "
+                f"the {len(self.rest)} that are left in the body"
             )
         taken, self.rest = self.rest[:size], self.rest[size:]
         return taken
