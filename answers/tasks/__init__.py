@@ -16,8 +16,6 @@ from savedmodel_bakery.wire.status import Code
 TASKS: tuple[Task[Any], ...] = (CLASSIFY, MULTILABEL, EMBED, DETECT, SEGMENT, REGRESS)
 """All tasks, in the order of their recognition."""
 
-_LABEL_OUTPUT = "output_0"
-
 
 def find_task(signatures: Signatures, signature: str = DEFAULT_SIGNATURE) -> tuple[Task[Any], str]:
     """Return the task of a signature, and the signature to run.
@@ -27,7 +25,7 @@ def find_task(signatures: Signatures, signature: str = DEFAULT_SIGNATURE) -> tup
     """
     if signature == DEFAULT_SIGNATURE and TOP_K_SIGNATURE in signatures.by_name:
         default = signatures.by_name.get(DEFAULT_SIGNATURE)
-        if default is None or default.outputs.keys() == {_LABEL_OUTPUT}:
+        if default is None or default.outputs.keys() == {"output_0"}:
             signature = TOP_K_SIGNATURE
     declared = signatures.find(signature)
     for task in TASKS:
