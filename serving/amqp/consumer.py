@@ -23,7 +23,7 @@ from aio_pika.abc import AbstractChannel, AbstractIncomingMessage, AbstractQueue
 
 from savedmodel_bakery import tracing
 from savedmodel_bakery.client.transports.amqp_broker import BROKER_ERRORS
-from savedmodel_bakery.client.transports.amqp_properties import unreadable
+from savedmodel_bakery.client.transports.amqp_frames import unreadable
 from savedmodel_bakery.errors import ClientError, ConnectionFailedError
 from savedmodel_bakery.serving import incident
 from savedmodel_bakery.serving.amqp import queues, reply_queues

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import aio_pika
 from aio_pika import exceptions
 from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage, AbstractQueue
+from pamqp import encode
 
-from savedmodel_bakery.client.transports.amqp_properties import Copy, unreadable
+from savedmodel_bakery.client.transports.amqp_frames import unreadable
 from savedmodel_bakery.errors import RequestRefusedError
 from savedmodel_bakery.serving.amqp import reply_queues
 from savedmodel_bakery.serving.amqp.codec import Response
@@ -120,9 +121,42 @@ async def reply(
     return None
 
 
-def copy(message: AbstractIncomingMessage, headers: dict[str, Any], *, without_expiration: bool = True) -> Copy:
-    """Copy a message as its sender published it, and add headers."""
-    return Copy(message, headers, without_headers=_ADDED_HEADERS, without_expiration=without_expiration)
+def copy(
+    message: AbstractIncomingMessage, headers: dict[str, Any], *, without_expiration: bool = True
+) -> aio_pika.Message:
+    """Make a persistent copy of a message as its sender published it, and add headers.
+
+    Without what the broker would not accept from another user or would act upon: `user_id`, CC and BCC. Without headers
+    that pamqp decodes but can't encode: bytes that are not UTF-8, and numbers that are too large for it.
+    """
+    kept = {
+        name: value
+        for name, value in message.headers.items()
+        if not name.startswith(_ADDED_HEADERS) and name not in ("CC", "BCC") and _is_encodable(value)
+    }
+    return aio_pika.Message(
+        message.body,
+        headers={**kept, **headers},
+        content_type=message.content_type,
+        content_encoding=message.content_encoding,
+        delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
+        priority=message.priority,
+        correlation_id=message.correlation_id,
+        reply_to=message.reply_to,
+        expiration=None if without_expiration else message.expiration,
+        message_id=message.message_id,
+        timestamp=message.timestamp,
+        type=message.type,
+        app_id=message.app_id,
+    )
+
+
+def _is_encodable(value: Any) -> bool:
+    try:
+        encode.encode_table_value(value)
+    except Exception:  # pamqp raises many types
+        return False
+    return True
 
 
 async def status(connection: AbstractConnection, queue: str, *, with_reasons: bool) -> QueueStatus:
@@ -213,8 +247,5 @@ def _message_count(queue: AbstractQueue | None) -> int:
 
 
 def _reason(letter: AbstractIncomingMessage) -> str:
-    """Return why a message is a dead letter, and what of it can't be decoded."""
-    error = unreadable(letter) or ""
-    headers = letter.headers
-    reason = amqp.header_text(headers.get(amqp.REASON) or headers.get("x-first-death-reason") or error or "unknown")
-    return reason if error in reason else f"{reason} ({error})"
+    reason = letter.headers.get(amqp.REASON) or letter.headers.get("x-first-death-reason")
+    return amqp.header_text(reason or unreadable(letter) or "unknown")

@@ -11,7 +11,7 @@ from savedmodel_bakery.answers.photos import photo
 from savedmodel_bakery.client.bulk import job
 from savedmodel_bakery.client.commands import bench
 from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S
-from savedmodel_bakery.client.transports import amqp_properties, retries
+from savedmodel_bakery.client.transports import amqp_frames, retries
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.recipe.preprocessing import MAX_SIZE
 from savedmodel_bakery.exporter.tasks.classify import Classify
@@ -56,9 +56,9 @@ VALUES = {
     "concurrent calls": WORK["calls"],
     "messages joined": WORK["batch_size"],
     "inputs of a message": amqp_batching._MAX_BYTES,
-    "properties of a message": amqp_properties.MAX_BYTES,
-    "values in the headers of a message": amqp_properties.MAX_VALUES,
-    "tables and arrays": amqp_properties.MAX_NESTING,
+    "properties of a message": amqp_frames.MAX_BYTES,
+    "values in the headers of a message": amqp_frames.MAX_VALUES,
+    "tables and arrays": amqp_frames.MAX_NESTING,
     "message that a worker processes": WORK["max_message_bytes"],
     "rows of strings": WORK["max_rows"],
     "deliveries of a message": WORK["delivery_limit"],

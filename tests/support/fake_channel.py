@@ -19,7 +19,7 @@ from aiormq.abc import DeliveredMessage
 from pamqp.commands import Basic
 from pamqp.header import ContentHeader
 
-from savedmodel_bakery.client.transports.amqp_properties import decodable
+from savedmodel_bakery.client.transports.amqp_frames import decodable_header
 from savedmodel_bakery.serving.amqp.settling import WorkerOptions
 
 Parameters = ParamSpec("Parameters")
@@ -131,7 +131,6 @@ class FakeChannel:
         if queue.max_length is not None and waiting >= queue.max_length:
             raise exceptions.DeliveryError(None, Basic.Nack())
         queue.published.append(IncomingMessage(_delivered(Basic.Deliver(), message, self)))
-        queue.published[-1].headers.pop("x-raw")
         queue.ready.append(message)
         self._deliver()
         await queue.confirms.wait()
@@ -216,7 +215,7 @@ class FakeChannel:
 
 def _delivered(frame: Any, message: Message, channel: Any) -> DeliveredMessage:
     header = ContentHeader()
-    header.unmarshal(decodable(ContentHeader(properties=message.properties).marshal()))
+    header.unmarshal(decodable_header(ContentHeader(properties=message.properties).marshal()))
     return DeliveredMessage(frame, header, message.body, channel)
 
 

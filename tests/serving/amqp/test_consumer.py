@@ -420,7 +420,11 @@ CRAFTED = "amq.rabbitmq.reply-to.AAAA.BBBB"
 UNREADABLE = {
     "with a reply queue": ({"timestamp": b"\xff" * 8}, [Code.INVALID_ARGUMENT], "the property timestamp can't be"),
     "without one": ({"reply_to": short(b"results\xff")}, [], "the property reply_to can't be decoded: 'utf-8' codec"),
-    "in the headers": ({"headers": nested(b"F", 2000)}, [Code.INVALID_ARGUMENT], 'the header "k" can\'t be decoded'),
+    "in the headers": (
+        {"headers": nested(b"F", 2000)},
+        [Code.INVALID_ARGUMENT],
+        "the property headers can't",
+    ),
 }
 
 
