@@ -14,7 +14,7 @@ from typing import Any
 
 from savedmodel_bakery import tracing
 from savedmodel_bakery.exits import FAILED
-from savedmodel_bakery.serving import thread_limit, warmup
+from savedmodel_bakery.serving import process, warmup
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
@@ -175,7 +175,7 @@ def _log_hint(error: StatusError) -> None:
 
 def _limits(flags: CommandLine) -> Limits:
     open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    threads = max(1, thread_limit.for_calls() // _LANES)
+    threads = max(1, process.count_call_threads() // _LANES)
     if threads < flags.integer("max_waiting_calls"):
         logger.warning("The system permits few threads: at most %d calls run or wait on each port", threads)
     return Limits(

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from savedmodel_bakery.serving import memory
+from savedmodel_bakery.serving import process
 from savedmodel_bakery.serving.admission.limits import RETRY_AFTER_S, OverloadError
 
 SHARE = 0.7  # of the memory of the machine or of the container, that the process may use by default
@@ -41,7 +41,7 @@ class MemoryBudget:
     def __init__(self, size: int = 0) -> None:
         self.size = size
         self._is_fixed = size > 0
-        self._limit = memory.limit_bytes()
+        self._limit = process.memory_limit_bytes()
         self._lock = threading.Lock()
         self.held = 0  # by all requests
         self._peak = 0
@@ -125,15 +125,15 @@ class MemoryBudget:
 
     def trim(self) -> None:
         """Return free memory to the system, if requests hold little and the process has grown since the last time."""
-        if self.held <= self._peak // 4 and memory.resident_bytes() > self._resident_bytes + _MIN_BURST_BYTES:
-            memory.trim()
-            self._resident_bytes = memory.resident_bytes()
+        if self.held <= self._peak // 4 and process.resident_bytes() > self._resident_bytes + _MIN_BURST_BYTES:
+            process.trim_memory()
+            self._resident_bytes = process.resident_bytes()
         with self._lock:
             self._peak, self._is_trimming = self.held, False
 
     def is_exceeded(self) -> bool:
         """Whether the process, with what is not counted here, uses nearly all the memory that it may use."""
-        return memory.resident_bytes() > _CRITICAL_SHARE * self._limit
+        return process.resident_bytes() > _CRITICAL_SHARE * self._limit
 
     def measure_models(self) -> None:
         """Measure what the process uses beside its requests. Call it when models have been loaded or unloaded.
@@ -141,7 +141,7 @@ class MemoryBudget:
         Not while it is idle: TensorFlow keeps part of the memory that requests have used, for later requests.
         """
         with self._lock:
-            self._resident_bytes = memory.resident_bytes()
+            self._resident_bytes = process.resident_bytes()
             if not self._is_fixed:
                 used_by_models = max(0, self._resident_bytes - self.held)
                 self.size = max(int(SHARE * self._limit) - used_by_models, int(_MIN_SHARE * self._limit))

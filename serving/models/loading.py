@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from savedmodel_bakery.files import parse_toml, read_small
-from savedmodel_bakery.serving import memory
+from savedmodel_bakery.serving import process
 from savedmodel_bakery.serving.models.servable import Servable
 from savedmodel_bakery.serving.options.batching_parameters import (
     FILE_IN_VERSION,
@@ -106,7 +106,7 @@ def load(name: str, version: int, path: Path, options: LoadOptions) -> Servable:
     try:
         return _load_and_warm_up(name, version, path, options)
     finally:
-        memory.release()
+        process.release_memory()
 
 
 def _load_and_warm_up(name: str, version: int, path: Path, options: LoadOptions) -> Servable:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from savedmodel_bakery.serving import memory
+from savedmodel_bakery.serving import process
 from savedmodel_bakery.serving.models.loading import NotAFolderError
 from savedmodel_bakery.serving.models.registry import Registry, State, Version
 from savedmodel_bakery.serving.models.servable import Servable
@@ -91,7 +91,7 @@ class VersionThreads:
 
     def _unload(self, version: Version) -> None:
         self._registry.drain(version).close()
-        memory.release()
+        process.release_memory()
         self._on_change()
         state.forget_version(version.name, version.number)
         self._registry.update(version, State.END)

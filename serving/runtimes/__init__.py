@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from savedmodel_bakery import tensorflow_import
-from savedmodel_bakery.serving import memory
+from savedmodel_bakery.serving import process
 
 
 def import_tensorflow() -> None:
@@ -11,5 +11,5 @@ def import_tensorflow() -> None:
 
     TensorFlow Text's layers may import Keras afterwards.
     """
-    memory.use_system_allocator()
+    process.use_system_allocator()
     tensorflow_import.import_tensorflow(without=tensorflow_import.KERAS)

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 from waiting import wait_until
 
-from savedmodel_bakery.serving import memory
+from savedmodel_bakery.serving import process
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.wire.status import StatusError
@@ -170,8 +170,8 @@ def test_what_would_need_more_than_the_whole_budget_together_does_not_wait() -> 
 
 def test_models_that_are_loaded_meanwhile_leave_no_request_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     resident = 0
-    monkeypatch.setattr(memory, "limit_bytes", lambda: 100 * MIB)
-    monkeypatch.setattr(memory, "resident_bytes", lambda: resident)
+    monkeypatch.setattr(process, "memory_limit_bytes", lambda: 100 * MIB)
+    monkeypatch.setattr(process, "resident_bytes", lambda: resident)
     budget = MemoryBudget()
     first, second = RequestContext(memory=budget), RequestContext(memory=budget)
     first.charge(20 * MIB)
@@ -206,8 +206,8 @@ def test_many_requests_share_a_budget_without_exceeding_it() -> None:
 def test_memory_is_returned_to_the_system_if_the_process_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
     resident = GIB
     trimming_threads: list[int] = []
-    monkeypatch.setattr(memory, "resident_bytes", lambda: resident)
-    monkeypatch.setattr(memory, "trim", lambda: trimming_threads.append(threading.get_ident()))
+    monkeypatch.setattr(process, "resident_bytes", lambda: resident)
+    monkeypatch.setattr(process, "trim_memory", lambda: trimming_threads.append(threading.get_ident()))
     budget, this_thread = MemoryBudget(GIB), threading.get_ident()  # budgets of earlier tests have threads of their own
     budget.trim()
     assert 0 == trimming_threads.count(this_thread)

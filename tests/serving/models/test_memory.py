@@ -17,7 +17,7 @@ import requests
 import tensorflow as tf
 from server_process import ServerProcess
 
-from savedmodel_bakery.serving import memory
+from savedmodel_bakery.serving import process
 from savedmodel_bakery.serving.models import loading
 from savedmodel_bakery.serving.models.loading import LoadOptions
 
@@ -63,7 +63,7 @@ def fragmented_heap() -> Iterator[int]:
 def test_release_returns_most_of_the_free_memory() -> None:
     with fragmented_heap() as free:
         before = resident()
-        memory.release()
+        process.release_memory()
         assert 0.8 < (before - resident()) / free
 
 
@@ -95,11 +95,11 @@ def test_replacing_versions_does_not_accumulate_memory(tmp_path: Path) -> None:
 def test_an_operator_may_keep_the_pool_of_tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:
     settings: list[tuple[int, int]] = []
     library = SimpleNamespace(mallopt=lambda parameter, value: settings.append((parameter, value)))
-    monkeypatch.setattr(memory.ctypes, "CDLL", lambda _name: library)
+    monkeypatch.setattr(process.ctypes, "CDLL", lambda _name: library)
     monkeypatch.setenv("TF_ONEDNN_USE_SYSTEM_ALLOCATOR", "0")
-    memory.use_system_allocator()
+    process.use_system_allocator()
     assert (os.environ["TF_ONEDNN_USE_SYSTEM_ALLOCATOR"], settings) == ("0", [])
     monkeypatch.delenv("TF_ONEDNN_USE_SYSTEM_ALLOCATOR")
-    memory.use_system_allocator()
+    process.use_system_allocator()
     assert os.environ["TF_ONEDNN_USE_SYSTEM_ALLOCATOR"] == "1"
     assert settings

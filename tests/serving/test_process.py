@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from savedmodel_bakery.serving import control_groups, memory, thread_limit
+from savedmodel_bakery.serving import process
 
 MIB = 2**20
 
@@ -30,10 +30,10 @@ def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     }.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
-    monkeypatch.setattr(thread_limit, "_PROC", proc)
-    monkeypatch.setattr(control_groups, "_GROUPS", tmp_path / "groups")
-    monkeypatch.setattr(control_groups, "_MOUNT", tmp_path / "mount")
-    monkeypatch.setattr(memory, "data_bytes", lambda: 200 * MIB)
+    monkeypatch.setattr(process, "_PROC", proc)
+    monkeypatch.setattr(process, "_GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(process, "_MOUNT", tmp_path / "mount")
+    monkeypatch.setattr(process, "data_bytes", lambda: 200 * MIB)
     limit_process(monkeypatch)
     return tmp_path
 
@@ -47,27 +47,27 @@ def limit_process(monkeypatch: pytest.MonkeyPatch, **limits: int) -> None:
 
 
 def test_the_limit_of_the_system() -> None:
-    assert 4500 == thread_limit.for_calls()
+    assert 4500 == process.count_call_threads()
 
 
 def test_the_limit_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
     limit_process(monkeypatch, threads=2020)
-    assert 1000 == thread_limit.for_calls()
+    assert 1000 == process.count_call_threads()
     monkeypatch.setattr(os, "getuid", lambda: 0)  # for root there is none
-    assert 4500 == thread_limit.for_calls()
+    assert 4500 == process.count_call_threads()
 
 
 def test_names_of_processes_may_be_any_bytes(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limit_process(monkeypatch, threads=2020)
     status = system / "proc/22/status"
     status.write_bytes(status.read_bytes().replace(b"\tb", b"\tb\xc3"))
-    assert 1000 == thread_limit.for_calls()
+    assert 1000 == process.count_call_threads()
 
 
 def test_a_system_that_states_no_limit(system: Path) -> None:
     for name in ("threads-max", "pid_max"):
         (system / "proc/sys/kernel" / name).unlink()
-    assert 10_000 < thread_limit.for_calls()
+    assert 10_000 < process.count_call_threads()
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_the_limits_of_the_control_group_and_of_those_above_it(system: Path, lin
         (root / name).mkdir(parents=True, exist_ok=True)
         (root / name / "pids.max").write_text(f"{limit}\n")
         (root / name / "pids.current").write_text(f"{current}\n")
-    assert 500 == thread_limit.for_calls()
+    assert 500 == process.count_call_threads()
 
 
 @pytest.mark.parametrize(("stack", "threads"), [({}, 25), ({"stack": 2 * MIB}, 100)], ids=["default", "2 MiB"])
@@ -88,9 +88,9 @@ def test_stacks_take_a_quarter_of_the_data_that_is_left(
     monkeypatch: pytest.MonkeyPatch, stack: dict[str, int], threads: int
 ) -> None:
     limit_process(monkeypatch, data=1000 * MIB, **stack)
-    assert threads == thread_limit.for_calls()
+    assert threads == process.count_call_threads()
 
 
 def test_there_is_at_least_one(monkeypatch: pytest.MonkeyPatch) -> None:
     limit_process(monkeypatch, threads=10)
-    assert 1 == thread_limit.for_calls()
+    assert 1 == process.count_call_threads()
