@@ -11,10 +11,7 @@ from savedmodel_bakery.wire.status import Code, StatusError
 def report(logger: logging.Logger, operation: str, request_id: str = "") -> StatusError:
     """Log the exception that is being handled and return the error to send to the caller.
 
-    Args:
-        logger: of the module that handles the exception.
-        operation: what failed, such as `POST /v1/models/m:predict`.
-        request_id: of the request; by default a new one.
+    `operation` is what failed, such as `POST /v1/models/m:predict`; by default the request id is a new one.
     """
     request_id = request_id or uuid.uuid4().hex
     logger.exception("%s failed with an unexpected exception (request id %s)", operation, request_id)

@@ -17,12 +17,9 @@ _SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
 
 class StopSignals:
-    """Calls an action for each SIGTERM and SIGINT.
+    """Calls an action for each SIGTERM and SIGINT; it may be replaced later, and its errors are logged.
 
-    Create it before the process has other threads: they inherit that these signals are blocked.
-
-    Args:
-        action: what to call; may be replaced later. Its errors are logged.
+    Create this before the process has other threads: they inherit that these signals are blocked.
     """
 
     def __init__(self, action: Callable[[], object]) -> None:

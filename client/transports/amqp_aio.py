@@ -77,10 +77,7 @@ class _OpenConnection:
 class AmqpAioTransport:
     """One connection to a broker, for the event loop of the first call; reconnects if the connection is lost.
 
-    Args:
-        broker: where to connect.
-        queue: the workers' queue.
-        timeout_s: time limit of a call, connecting included.
+    `queue` is the workers' queue; `timeout_s` is the time limit of a call, connecting included.
     """
 
     def __init__(self, broker: Broker, *, queue: str, timeout_s: float) -> None:
@@ -122,15 +119,10 @@ class AmqpAioTransport:
     async def results(
         self, result_queue: str, *, idle_s: float
     ) -> AsyncGenerator[tuple[str, Prediction | ClientError], None]:
-        """Consume the replies in a queue until none has arrived for `idle_s` seconds.
+        """Yield id and prediction or error of each reply in a queue, until none has arrived for `idle_s` seconds.
 
-        A reply is acknowledged when the next one is requested, and is delivered again if that never happens.
-
-        Yields:
-            The correlation id, and the prediction or the error.
-
-        Raises:
-            ClientError: the broker is unreachable, or refuses.
+        A reply is acknowledged when the next one is requested, and is delivered again if that never happens. Raises
+        ClientError if the broker is unreachable, or refuses.
         """
         with self._broker.translate_errors():
             channel, deliveries = await self._consume(result_queue)

@@ -55,22 +55,16 @@ BROKER_ERRORS = (
 
 @dataclass(frozen=True)
 class Broker:
-    """A broker and one of its virtual hosts.
+    """A broker and one of its virtual hosts."""
 
-    Attributes:
-        url: contains user and password; never print it.
-        endpoint: host and port, for error messages.
-    """
-
-    url: URL = field(repr=False)
-    endpoint: Endpoint
+    url: URL = field(repr=False)  # contains user and password; never print it
+    endpoint: Endpoint  # host and port, for error messages
 
     @classmethod
     def parse(cls, target: str) -> Broker:
         """Parse a URL, or `HOST[:PORT]`, which means user guest and the default virtual host.
 
-        Raises:
-            ValueError: the target is neither, or names a certificate file that does not exist.
+        Raises ValueError if the target is neither, or names a certificate file that does not exist.
         """
         if not isinstance(target, str):
             raise ValueError(f"invalid broker address: must be one str, not a {type(target).__name__}")
@@ -92,9 +86,8 @@ class Broker:
     async def connect(self, name: str, *, timeout_s: float) -> AbstractConnection:
         """Open a connection that the broker's tools list as `name`.
 
-        Raises:
-            ConnectionFailedError: no broker responds.
-            RequestRefusedError: the broker rejects the user or the virtual host.
+        Raises ConnectionFailedError if no broker responds, RequestRefusedError if it rejects the user or the virtual
+        host.
         """
         with self.translate_errors(connecting=True):
             properties: FieldTable = {"connection_name": name}

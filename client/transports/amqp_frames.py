@@ -154,8 +154,7 @@ def _check_property(name: str, kind: str, value: bytes) -> None:
 def _count_values(content: bytes, *, keyed: bool, depth: int = 0) -> int:
     """Return the number of values in a table, or in an array, whose items have no key; with those inside others.
 
-    Raises:
-        ValueError: there are too many, or too many tables and arrays inside each other.
+    Raises ValueError if there are too many, or too many tables and arrays inside each other.
     """
     if depth > MAX_NESTING:
         raise ValueError(f"more than {MAX_NESTING} tables and arrays inside each other")

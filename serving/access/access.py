@@ -3,13 +3,84 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable
+import logging
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterable
+from ipaddress import IPv6Address, ip_address
 from pathlib import Path
+from urllib.parse import unquote
 
 from savedmodel_bakery.serving.access.identity import Identity
-from savedmodel_bakery.serving.access.tokens import Role, hash_secret
-from savedmodel_bakery.serving.access.tokens_file import TokensFile
+from savedmodel_bakery.serving.access.tokens import Role, TokensError, hash_secret, parse_tokens
 from savedmodel_bakery.wire.status import Code, StatusError
+
+logger = logging.getLogger(__name__)
+
+_CHECK_INTERVAL_S = 1.0
+
+
+class TokensFile:
+    """The callers that a tokens file lists.
+
+    A change of the file takes effect within a second, at the next call. If the file is then missing or invalid, the
+    callers stay as they were and one line is logged. At first, OSError or TokensError is raised.
+    """
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path = path
+        self._clock = clock
+        self._checking = threading.Lock()
+        self._checked_at = clock()
+        self._content: bytes | None = None
+        self._problem = ""
+        self._identities: tuple[Identity, ...] = ()
+        self._read()
+
+    def identities(self) -> tuple[Identity, ...]:
+        """Return one identity per token. An entry that stays as it was keeps its identity, and so its rate limits."""
+        if self._clock() - self._checked_at >= _CHECK_INTERVAL_S and self._checking.acquire(blocking=False):
+            try:
+                self._reread()
+            finally:
+                self._checked_at = self._clock()
+                self._checking.release()
+        return self._identities
+
+    def _reread(self) -> None:
+        """Read the file again; log a problem once."""
+        before, problem = self._content, ""
+        try:
+            self._read()
+            if self._content != before:
+                logger.info("Read %d tokens from %s", len(self._identities), self._path)
+        except OSError as error:
+            problem = f"Cannot read {self._path} ({error.strerror})"
+        except TokensError as error:
+            problem = str(error)
+        if problem and problem != self._problem:
+            logger.error("%s; its last tokens stay valid", problem)
+        self._problem = problem
+
+    def _read(self) -> None:
+        if not stat.S_ISREG(self._path.stat().st_mode):  # reading a pipe might block for ever
+            raise TokensError(f"{self._path}: not a regular file")
+        content = self._path.read_bytes()
+        if content == self._content:
+            return
+        try:
+            tokens = parse_tokens(content.decode())
+        except UnicodeDecodeError:
+            raise TokensError(f"{self._path}: not valid UTF-8") from None
+        except TokensError as error:
+            raise TokensError(f"{self._path}: {error}") from None
+        known = {identity.token: identity for identity in self._identities}
+        self._identities = tuple(known.get(token) or Identity(token) for token in tokens)
+        self._content = content
+        if not tokens:
+            logger.warning("%s lists no tokens: only health is answered", self._path)
+
 
 ANYONE = Identity()
 """A caller who needs no token."""
@@ -18,14 +89,8 @@ ANYONE = Identity()
 class Access:
     """The rules of a server.
 
-    Without a tokens file, everybody may predict and read metrics, and callers on this machine may do everything.
-
-    Args:
-        tokens_file: lists the tokens; None if callers need none.
-
-    Raises:
-        OSError: the file can't be read.
-        TokensError: the file is invalid; the message names it.
+    Without a tokens file, everybody may predict and read metrics, and callers on this machine may do everything. Raises
+    OSError if the file can't be read, and TokensError if it is invalid.
     """
 
     def __init__(self, tokens_file: Path | None = None) -> None:
@@ -39,14 +104,11 @@ class Access:
     def authorize(self, credentials: str | None, *, is_local: bool, role: Role | None) -> Identity:
         """Return the caller of a request and count the request.
 
-        Args:
-            credentials: the value of the header or metadata `authorization`; None without one.
-            is_local: whether the request came over the loopback interface or a Unix socket.
-            role: the role that the request needs; None if any valid token is enough.
+        `credentials` is the value of the header or metadata `authorization`. `is_local`: the request came over the
+        loopback interface or a Unix socket. `role` is None if any valid token is enough.
 
-        Raises:
-            StatusError: UNAUTHENTICATED without a valid token, PERMISSION_DENIED if the caller lacks the role, or
-                RESOURCE_EXHAUSTED if the caller has sent its requests of this second.
+        Raises StatusError: UNAUTHENTICATED without a valid token, PERMISSION_DENIED if the caller lacks the role, or
+        RESOURCE_EXHAUSTED if the caller has sent its requests of this second.
         """
         if self._file is None:
             if role is Role.ADMIN and not is_local:
@@ -79,3 +141,27 @@ def _identify(credentials: str | None, identities: Iterable[Identity]) -> Identi
     if not matches:
         raise StatusError(Code.UNAUTHENTICATED, "the token is not valid")
     return matches[0]
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host name or IP address is this machine's loopback interface."""
+    if host == "localhost":
+        return True
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    if isinstance(address, IPv6Address) and address.ipv4_mapped:  # an IPv4 caller of a port that listens on `::`
+        return address.ipv4_mapped.is_loopback
+    return address.is_loopback
+
+
+def is_local_peer(peer: str) -> bool:
+    """Return whether a peer, as gRPC names it, called over the loopback interface or a Unix socket.
+
+    It is such as `ipv4:127.0.0.1:40000`, `ipv6:%5B::1%5D:40000` or `unix:` (gRPC's "Name Resolution" document).
+    """
+    scheme, _, address = peer.partition(":")
+    if scheme == "unix":
+        return True
+    return scheme in ("ipv4", "ipv6") and is_loopback(unquote(address).rpartition(":")[0].strip("[]"))

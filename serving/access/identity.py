@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from savedmodel_bakery.serving.access.tokens import Token
-from savedmodel_bakery.serving.telemetry.calls import TOKEN_CALLS
+from savedmodel_bakery.serving.telemetry.registry import TOKEN_CALLS
 from savedmodel_bakery.wire.status import Code, StatusError
 
 
@@ -16,10 +16,7 @@ class RateLimit:
 
     A take of more units than the bucket contains when it is full is permitted once the bucket is full. The bucket is
     then in debt, and later takes wait until the debt is paid. So no request is too large, and the average still holds.
-
-    Args:
-        per_second: more than 0. Below 1, the bucket contains one unit.
-        clock: returns seconds, and never goes backwards.
+    Below 1 unit per second, the bucket contains one unit.
     """
 
     def __init__(self, per_second: float, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -44,11 +41,7 @@ class RateLimit:
 
 
 class Identity:
-    """A caller.
-
-    Args:
-        token: what the caller's token permits; None for a caller that needs none and may use all models.
-    """
+    """A caller; without a token, one that needs none and may use all models."""
 
     def __init__(self, token: Token | None = None) -> None:
         self.token = token
@@ -64,33 +57,21 @@ class Identity:
         return not self.token or self.token.models is None or name in self.token.models
 
     def check_model(self, name: str) -> None:
-        """Check that the caller may use a model. Call this before looking the model up.
-
-        Raises:
-            StatusError: PERMISSION_DENIED, whether the model exists or not.
-        """
+        """Check that the caller may use a model. Call this before looking the model up: it may not exist."""
         if self.token and not self.covers(name):
             raise StatusError(
                 Code.PERMISSION_DENIED, f'the token "{self.token.name}" does not cover the model "{name}"'
             )
 
     def take_request(self) -> None:
-        """Count a request.
-
-        Raises:
-            StatusError: RESOURCE_EXHAUSTED if the caller has sent its requests of this second.
-        """
+        """Count a request; RESOURCE_EXHAUSTED if the caller has sent its requests of this second."""
         if self._calls:
             self._calls.inc()
         if self._requests:
             self._take(self._requests, 1, "requests")
 
     def take(self, rows: int) -> None:
-        """Count the rows of a request, before they are processed.
-
-        Raises:
-            StatusError: RESOURCE_EXHAUSTED if the caller has sent its rows of this second.
-        """
+        """Count the rows of a request, before they are processed; RESOURCE_EXHAUSTED if they are too many now."""
         if self._rows:
             self._take(self._rows, rows, "rows")
 

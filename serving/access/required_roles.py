@@ -38,9 +38,7 @@ PHOTOS = "/photos/"
 def rest_role(path: str, *, metrics_path: str | None) -> Role | None:
     """Return the role that a REST path needs, whatever the method; None if any valid token is enough.
 
-    Args:
-        path: the path as sent, not one of `PUBLIC_PATHS`.
-        metrics_path: path of the metrics page; None if there is none.
+    The path is as sent, and not one of `PUBLIC_PATHS`; `metrics_path` is None if there is no metrics page.
     """
     if path == metrics_path:
         return Role.METRICS

@@ -36,24 +36,17 @@ class TokensError(ValueError):
 
 @dataclass(frozen=True)
 class Token:
-    """An entry of the tokens file.
+    """An entry of the tokens file."""
 
-    Attributes:
-        name: for messages and for the file's reader; unique.
-        sha256: SHA-256 of the token. Salts and slow hashes protect passwords, which can be guessed; a token has 256
-            random bits, so that nobody can find it from its hash.
-        roles: at least one.
-        models: names of the models that may be called; None means all. Empty without the role `predict`.
-        requests_per_second: limit of calls; None means none.
-        rows_per_second: limit of rows; None means none.
-    """
-
-    name: str
+    name: str  # for messages and for the file's reader; unique
+    # SHA-256 of the token. Salts and slow hashes protect passwords, which can be guessed; a token has 256 random bits,
+    # so that nobody can find it from its hash
     sha256: bytes = field(repr=False)
-    roles: frozenset[Role]
+    roles: frozenset[Role]  # at least one
+    # names of the models that may be called; None means all. Empty without the role `predict`
     models: frozenset[str] | None
-    requests_per_second: float | None = None
-    rows_per_second: float | None = None
+    requests_per_second: float | None = None  # limit of calls; None means none
+    rows_per_second: float | None = None  # limit of rows; None means none
 
 
 def make_secret() -> str:
@@ -69,8 +62,7 @@ def hash_secret(secret: str) -> bytes:
 def parse_tokens(text: str) -> tuple[Token, ...]:
     """Parse the content of a tokens file, which has a table `[[tokens]]` for each token.
 
-    Raises:
-        TokensError: the text is not valid TOML, or an entry has unknown keys, lacks some, or has invalid values.
+    Raises TokensError if the text is not valid TOML, or an entry has unknown keys, lacks some, or has invalid values.
     """
     try:
         document = parse_toml(text)
@@ -108,11 +100,7 @@ def format_token(token: Token) -> str:
 
 
 def check_name(name: object) -> str:
-    """Return the name of a token.
-
-    Raises:
-        TokensError: the name is not a text of 1 to 100 letters, digits and `_ . @ / -`.
-    """
+    """Return the name of a token; raises TokensError if it is invalid."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise TokensError(f"invalid name {_quote(name)}: must be 1 to 100 ASCII letters, digits or _.@/-")
     return name

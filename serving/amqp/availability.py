@@ -1,13 +1,13 @@
-"""Holds calls back while the model server is unreachable. Knows no broker."""
+"""Pauses between attempts to reach the broker or the model server; holds calls back while the server is unreachable."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from savedmodel_bakery.serving.amqp.pauses import growing_pauses
 from savedmodel_bakery.wire.status import StatusError
 
 logger = logging.getLogger(__name__)
@@ -15,13 +15,19 @@ logger = logging.getLogger(__name__)
 _MAX_PAUSE_S = 5.0
 
 
-class Availability:
-    """Whether the backend can be reached. It is checked before the first call, and after each call that failed.
+def growing_pauses(max_s: float) -> Iterator[float]:
+    """Yield seconds to wait: half a second, then twice as long each time up to `max_s`.
 
-    Args:
-        check: see `Backend.check`.
-        threads: where `check` runs.
+    Each is up to a quarter shorter or longer, so that several workers do not try at the same time.
     """
+    pause_s = 0.5
+    while True:
+        yield pause_s * random.uniform(0.75, 1.25)
+        pause_s = min(2 * pause_s, max_s)
+
+
+class Availability:
+    """Whether the backend can be reached. It is checked before the first call, and after each call that failed."""
 
     def __init__(self, check: Callable[[], StatusError | None], threads: ThreadPoolExecutor) -> None:
         self._check = check

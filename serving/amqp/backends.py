@@ -22,11 +22,7 @@ class Backend(Protocol):
     """Runs calls, from any thread: a `LoadedModel` in this process, or a `RemoteServer`."""
 
     def call(self, method: str, content: bytes, context: RequestContext) -> bytes:
-        """Run a method of `schema.METHODS` on its serialized request, and return its serialized response.
-
-        Raises:
-            StatusError: the call failed; see `errors.is_temporary`.
-        """
+        """Run a method of `schema.METHODS` on its serialized request; raises StatusError, see `errors.is_temporary`."""
 
     def check(self) -> StatusError | None:
         """Return why calls cannot reach the model, None if they can; blocks for some seconds at most."""
@@ -36,11 +32,7 @@ class Backend(Protocol):
 
 
 class RemoteServer:
-    """A model server elsewhere, over gRPC; see Backend.
-
-    Args:
-        server: its address, TLS and token.
-    """
+    """A model server elsewhere, over gRPC; see Backend."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -52,10 +44,7 @@ class RemoteServer:
         return self._send(METHODS[method].path, content, context.remaining_s())
 
     def check(self) -> StatusError | None:
-        """Return why the server does not answer a health check (grpc.health.v1.Health).
-
-        UNIMPLEMENTED is an answer too: the server has no such service.
-        """
+        """Return why the server answers no health check; UNIMPLEMENTED is an answer too: it has no such service."""
         try:
             self._send(_HEALTH_CHECK, b"", _HEALTH_TIMEOUT_S)
         except StatusError as error:

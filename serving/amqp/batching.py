@@ -26,17 +26,11 @@ _JOINED_FIELDS = {
 
 
 class JoinableRequest(NamedTuple):
-    """A PredictRequest with decoded inputs.
+    """A PredictRequest with decoded inputs."""
 
-    Attributes:
-        spec: the model, version and signature to run.
-        inputs: by alias; all have the same number of rows.
-        output_filter: aliases of the outputs to return; empty for all.
-    """
-
-    spec: ModelSpec
-    inputs: dict[str, Tensor]
-    output_filter: Sequence[str]
+    spec: ModelSpec  # the model, version and signature to run
+    inputs: dict[str, Tensor]  # by alias; all have the same number of rows
+    output_filter: Sequence[str]  # aliases of the outputs to return; empty for all
 
 
 def group(requests: Mapping[int, bytes]) -> list[dict[int, JoinableRequest]]:
@@ -68,11 +62,7 @@ def join(requests: Sequence[JoinableRequest]) -> bytes:
 
 
 def split(content: bytes, requests: Sequence[JoinableRequest]) -> list[bytes]:
-    """Split the serialized response to a joined request into one per request.
-
-    Raises:
-        StatusError: FAILED_PRECONDITION if an output does not have one row per input row.
-    """
+    """Split the response to a joined request; FAILED_PRECONDITION if an output does not have one row per input row."""
     response = parse_message(schema.PredictResponse, "outputs", content)
     spec = read_spec(response.message.model_spec)
     outputs = dict(TensorMap(response.message.outputs, response.attachments))

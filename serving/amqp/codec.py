@@ -48,34 +48,21 @@ class Message:
 
 
 class Response(NamedTuple):
-    """The response to one message; see `wire.amqp`.
+    """The response to one message; see `wire.amqp`."""
 
-    Attributes:
-        body: the encoded result; for an error empty, or `{"error": …}`.
-        content_type: media type of the body.
-        type: full name of the protobuf message.
-        error: why the request failed; None if it succeeded.
-        dead_letter: whether the message must be dead-lettered, because no worker could ever process it.
-    """
-
-    body: bytes
-    content_type: str
-    type: str | None = None
-    error: StatusError | None = None
-    dead_letter: bool = False
+    body: bytes  # the encoded result; for an error empty, or `{"error": …}`
+    content_type: str  # media type of the body
+    type: str | None = None  # full name of the protobuf message
+    error: StatusError | None = None  # why the request failed; None if it succeeded
+    dead_letter: bool = False  # whether the message must be dead-lettered, because no worker could ever process it
 
 
 class Call(NamedTuple):
-    """A decoded message.
+    """A decoded message."""
 
-    Attributes:
-        method: name in `schema.METHODS`.
-        content: the serialized request.
-        encode: makes the response to the message from the serialized response; raises StatusError or DecodeError.
-    """
-
-    method: str
-    content: bytes
+    method: str  # name in `schema.METHODS`
+    content: bytes  # the serialized request
+    # makes the response to the message from the serialized response; raises StatusError or DecodeError
     encode: Callable[[bytes], Response]
 
 
@@ -92,17 +79,11 @@ def decode(
 ) -> Call:
     """Decode a message.
 
-    Args:
-        message: as delivered.
-        input_dtypes: types the values of a JSON body.
-        model_name: model of messages that name none.
-        limits: of parsing a JSON body.
-        charge: is called with the bytes of memory that parsing a protobuf body takes; may raise StatusError.
+    `input_dtypes` types the values of a JSON body; `model_name` is the model of messages that name none; `charge` is
+    called with the bytes of memory that parsing a protobuf body takes, and may raise StatusError.
 
-    Raises:
-        UndecodableError: no worker could decode the message.
-        StatusError: the message names an unknown model, version or signature, its values don't fit the signature, or a
-            JSON body exceeds the limits.
+    Raises UndecodableError if no worker could decode the message; StatusError if it names an unknown model, version or
+    signature, its values don't fit the signature, or a JSON body exceeds the limits.
     """
     media_type = amqp.media_type(message.content_type)
     if media_type == amqp.PROTOBUF:
@@ -155,11 +136,7 @@ def _decode_image(message: Message, model_name: str) -> Call:
 
 
 def _read_spec(headers: Mapping[str, Any], model_name: str, *, signature_name: str = "") -> ModelSpec:
-    """Read model, version or label, and signature from the headers; `signature_name` takes precedence.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if there are both version and label, or the version is invalid.
-    """
+    """Read model, version or label, and signature from the headers; `signature_name` takes precedence."""
     names = (amqp.MODEL, amqp.VERSION, amqp.LABEL, amqp.SIGNATURE)
     texts = {name: amqp.header_text(headers[name]) for name in names if name in headers}
     version = texts.get(amqp.VERSION)
@@ -196,11 +173,7 @@ def _encode_json(is_row_format: bool, content: bytes) -> Response:
 
 
 def _check_protobuf(message_class: Any, content: bytes) -> None:
-    """Check that a message can be parsed, without a copy of its large tensors.
-
-    Raises:
-        DecodeError: it cannot.
-    """
+    """Check that a message can be parsed, without a copy of its large tensors; raises DecodeError."""
     field = _TENSOR_FIELDS.get(message_class)
     if field is None:
         message_class.FromString(content)

@@ -26,10 +26,11 @@ from savedmodel_bakery.client.transports.amqp_broker import BROKER_ERRORS
 from savedmodel_bakery.client.transports.amqp_frames import unreadable
 from savedmodel_bakery.errors import ClientError, ConnectionFailedError
 from savedmodel_bakery.serving import incident
-from savedmodel_bakery.serving.amqp import queues, reply_queues
+from savedmodel_bakery.serving.amqp import queues
 from savedmodel_bakery.serving.amqp.availability import Availability
 from savedmodel_bakery.serving.amqp.codec import Message
 from savedmodel_bakery.serving.amqp.errors import (
+    check_reply_queue,
     delivery_limit_reached,
     is_away,
     is_temporary,
@@ -55,21 +56,9 @@ _MOVES_LIMIT_S = 5.0  # how long a retried message waits for moves: a full retry
 class Consumer:
     """Processes the messages that arrive over one channel.
 
-    If the channel is lost, the broker delivers the unacknowledged messages again.
-
-    Args:
-        channel: an open channel.
-        replies: publishes replies.
-        copies: publishes copies of messages to other queues.
-        handlers: turn messages into responses, on worker threads.
-        options: how to consume.
-        threads: where `handlers` run.
-        timeout: what the broker said when it closed an earlier channel of the worker; see `timeout` below.
-
-    Attributes:
-        timeout: what the broker said when it closed this channel, or an earlier one, because a message took longer than
-            its `consumer_timeout`; empty if it has not.
-        has_started: whether the broker has permitted to consume.
+    If the channel is lost, the broker delivers the unacknowledged messages again. `timeout` is what the broker said
+    when it closed this channel, or an earlier one of the worker, because a message took longer than its
+    `consumer_timeout`; empty if it has not. `has_started` is set when the broker has permitted to consume.
     """
 
     def __init__(
@@ -101,8 +90,7 @@ class Consumer:
     async def run(self, declared: queues.Queues, stop: asyncio.Event) -> None:
         """Consume until `stop` is set, then finish the prefetched messages within the grace period.
 
-        Raises:
-            ConnectionFailedError: the channel was lost.
+        Raises ConnectionFailedError if the channel was lost.
         """
         tags: dict[AbstractQueue, str] = {}
         try:
@@ -172,7 +160,7 @@ class Consumer:
         """Register a message that was delivered before; dead-letter it if it isn't worth a call."""
         self._settling.add()
         reason = unreadable(message)
-        reply_error = reply_queues.check(message.reply_to, self._options.result_queues)
+        reply_error = check_reply_queue(message.reply_to, self._options.result_queues)
         error = invalid_argument(reason) if reason else reply_error or self._find_error(message, deliveries)
         if error is None:
             return False

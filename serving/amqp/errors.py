@@ -1,8 +1,9 @@
-"""Errors to responses, and the errors that the worker adds to those of the model."""
+"""Errors to responses, and the errors that the worker adds to those of the model. Does no I/O."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from savedmodel_bakery.client.transports.retries import SHUTTING_DOWN
 from savedmodel_bakery.serving.amqp.codec import Response
@@ -35,12 +36,7 @@ def is_away(error: StatusError) -> bool:
 
 
 def delivery_limit_reached(count: int, timeout: str) -> StatusError:
-    """Return the error for a message that was delivered `count` times without a reply.
-
-    Args:
-        count: of the deliveries.
-        timeout: what the broker said when a message of the worker took too long; empty if none has.
-    """
+    """Return the error after `count` deliveries without a reply; `timeout` is that of `Consumer`."""
     cause = f", or take longer than the broker allows ({timeout})" if timeout else ""
     return StatusError(
         Code.ABORTED,
@@ -50,12 +46,7 @@ def delivery_limit_reached(count: int, timeout: str) -> StatusError:
 
 
 def attempts_used_up(count: int, error: StatusError) -> StatusError:
-    """Return the error for a message for which the model server was unavailable or overloaded `count` times.
-
-    Args:
-        count: of the attempts.
-        error: of the last one.
-    """
+    """Return the error after `count` attempts while the server was unavailable or overloaded; `error` is the last."""
     return StatusError(
         Code.ABORTED,
         f"the model server was unavailable or overloaded in {count} attempts (--retry-attempts), perhaps because of "
@@ -85,3 +76,32 @@ def response_too_large(size: int) -> StatusError:
         Code.RESOURCE_EXHAUSTED,
         f"the response has {size} bytes; a RabbitMQ message may have at most {amqp.MAX_MESSAGE_BYTES}",
     )
+
+
+_GENERATED = ("amq.*", "amq_*")
+"""Names that the broker or a robust connection of aio-pika has generated; such queues end with their callers."""
+
+
+def check_reply_queue(reply_to: str | None, patterns: Sequence[str]) -> StatusError | None:
+    """Return why a message can have no reply; None if its reply may be sent.
+
+    Allowed are queues with generated names and those that match one of the patterns: a name, or a prefix and `*`.
+    """
+    if not reply_to:
+        return invalid_argument("the message has no reply_to")
+    allowed = [*_GENERATED, *patterns]
+    if _matches_any(reply_to, allowed):
+        return None
+    return StatusError(
+        Code.PERMISSION_DENIED,
+        f'reply_to "{reply_to}" is not allowed: must be {" or ".join(allowed)} (--result-queue)',
+    )
+
+
+def is_generated_queue(name: str) -> bool:
+    """Return whether the broker or a client has generated the name of a queue, which ends with its caller."""
+    return _matches_any(name, _GENERATED)
+
+
+def _matches_any(name: str, patterns: Sequence[str]) -> bool:
+    return any(name.startswith(text[:-1]) if text.endswith("*") else name == text for text in patterns)

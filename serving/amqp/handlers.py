@@ -5,17 +5,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 from savedmodel_bakery.serving import incident
+from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.parsing import parsing
 from savedmodel_bakery.serving.amqp import batching, codec
 from savedmodel_bakery.serving.amqp.backends import Backend
 from savedmodel_bakery.serving.amqp.codec import Call, Message, Response, UndecodableError
 from savedmodel_bakery.serving.amqp.errors import encode_failure, is_temporary, response_too_large
-from savedmodel_bakery.serving.amqp.limits import CallLimits
 from savedmodel_bakery.serving.inference.predict import SignatureNotFoundError, input_dtypes
 from savedmodel_bakery.wire import amqp, schema
 from savedmodel_bakery.wire.dtypes import DType
@@ -27,14 +28,38 @@ Value = TypeVar("Value")
 logger = logging.getLogger(__name__)
 
 
-class Handlers:
-    """Turns messages into responses.
+@dataclass(frozen=True)
+class CallLimits:
+    """Limits of each call."""
 
-    Args:
-        backend: runs the calls.
-        model_name: model of messages that name none.
-        limits: of each call.
+    timeout_s: float  # time limit
+    memory: MemoryBudget | None = None  # of all calls together
+    max_rows: int | None = None  # strings in one input, or examples
+
+    def context(self) -> RequestContext:
+        """Return the context of a new call; close it at the call's end."""
+        return RequestContext(timeout_s=self.timeout_s, memory=self.memory, max_rows=self.max_rows)
+
+
+def divide_memory(budget_bytes: int, *, prefetch: int, max_message_bytes: int) -> tuple[int, MemoryBudget]:
+    """Divide the memory budget between delivered messages and calls. Call this after the model has been loaded.
+
+    The broker delivers a number of messages, whatever their size, so the number is reduced, to 1 at least, until
+    messages of the largest size fit into half of the budget. One more message comes from the retry queue. The calls get
+    the rest.
     """
+    total_bytes = MemoryBudget(budget_bytes).size
+    reduced = max(1, min(prefetch, total_bytes // 2 // max_message_bytes - 1))
+    if reduced < prefetch:
+        logger.warning(
+            "prefetching %d messages instead of %d, because messages of %d bytes (--max-message-bytes) must fit into "
+            "half of %d bytes (--memory-budget-bytes)", reduced, prefetch, max_message_bytes, total_bytes,
+        )  # fmt: skip
+    return reduced, MemoryBudget(max(total_bytes - (reduced + 1) * max_message_bytes, total_bytes // 2))
+
+
+class Handlers:
+    """Turns messages into responses; `model_name` is the model of messages that name none."""
 
     def __init__(self, backend: Backend, *, model_name: str, limits: CallLimits) -> None:
         self._backend = backend

@@ -22,7 +22,7 @@ from aiormq.exceptions import (
 )
 
 from savedmodel_bakery.client.transports.amqp_broker import BROKER_ERRORS, Broker
-from savedmodel_bakery.serving.amqp.pauses import growing_pauses
+from savedmodel_bakery.serving.amqp.availability import growing_pauses
 
 logger = logging.getLogger(__name__)
 
@@ -38,11 +38,8 @@ class RefusedError(Exception):
 class Publisher:
     """Publishes messages to queues; connects when the first is published.
 
-    Args:
-        broker: where the queues are.
-        name: of the connections, in the broker's tools.
-        at_once: messages that may be published at the same time. With 1, no message arrives twice because of another.
-        waits_for_room: while a queue is full, try again.
+    At most `at_once` messages are published at the same time. With 1, no message arrives twice because of another. With
+    `waits_for_room`, tries again while a queue is full.
     """
 
     def __init__(self, broker: Broker, name: str, *, at_once: int, waits_for_room: bool = False) -> None:
@@ -58,11 +55,9 @@ class Publisher:
     async def publish(self, message: aio_pika.Message, queue: str) -> None:
         """Publish a message and return after the broker has confirmed it.
 
-        Raises:
-            RefusedError: the broker refuses this message.
-            aio_pika.exceptions.PublishError: the queue does not exist.
-            aio_pika.exceptions.DeliveryError: the queue is full, and this publisher does not wait for room.
-            ClientError: the broker is unreachable, or permits no connection.
+        Raises RefusedError if the broker refuses this message, aio-pika's PublishError if the queue does not exist, its
+        DeliveryError if the queue is full and this publisher does not wait for room, and ClientError if the broker is
+        unreachable or permits no connection.
         """
         pauses = growing_pauses(_MAX_PAUSE_S)
         while True:

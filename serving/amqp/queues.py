@@ -15,9 +15,8 @@ from pamqp import encode
 
 from savedmodel_bakery.client.transports.amqp_frames import unreadable
 from savedmodel_bakery.errors import RequestRefusedError
-from savedmodel_bakery.serving.amqp import reply_queues
 from savedmodel_bakery.serving.amqp.codec import Response
-from savedmodel_bakery.serving.amqp.errors import encode_failure
+from savedmodel_bakery.serving.amqp.errors import check_reply_queue, encode_failure, is_generated_queue
 from savedmodel_bakery.serving.amqp.publisher import Publisher, RefusedError
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.status import Code, StatusError
@@ -29,34 +28,22 @@ _ADDED_HEADERS = (
 
 
 class Queues(NamedTuple):
-    """The queues that a worker consumes.
+    """The queues that a worker consumes."""
 
-    Attributes:
-        requests: where callers publish.
-        retries: messages without a reply, because a worker or the model server has ended while it processed them.
-    """
-
-    requests: AbstractQueue
+    requests: AbstractQueue  # where callers publish
+    # messages without a reply, because a worker or the model server has ended while it processed them
     retries: AbstractQueue
 
 
 @dataclass(frozen=True)
 class QueueStatus:
-    """Message counts of a queue.
-
-    Attributes:
-        queue: its name.
-        ready: messages that wait for a worker.
-        consumers: workers.
-        dead: dead letters.
-        reasons: number of dead letters by reason; empty if the reasons were not read.
-    """
+    """Message counts of a queue."""
 
     queue: str
-    ready: int
-    consumers: int
-    dead: int
-    reasons: dict[str, int]
+    ready: int  # messages that wait for a worker
+    consumers: int  # workers
+    dead: int  # dead letters
+    reasons: dict[str, int]  # number of dead letters by reason; empty if the reasons were not read
 
 
 def retry_queue(queue: str) -> str:
@@ -97,9 +84,8 @@ async def reply(
 ) -> str | None:
     """Publish the response to a message, whose `reply_to` was checked; return after the broker has confirmed it.
 
-    Returns:
-        Why the response can't be delivered, or None: the queue does not exist, or the broker refuses the response. If
-        a queue with a generated name is gone, its caller has disconnected: that is no reason to keep the message.
+    Returns why the response can't be delivered, or None: the queue does not exist, or the broker refuses the response.
+    If a queue with a generated name is gone, its caller has disconnected: that is no reason to keep the message.
     """
     assert message.reply_to
     published = aio_pika.Message(
@@ -116,7 +102,7 @@ async def reply(
     except RefusedError as error:
         return str(error)
     except exceptions.PublishError:
-        is_temporary = reply_queues.is_generated(message.reply_to)
+        is_temporary = is_generated_queue(message.reply_to)
         return None if is_temporary else f'reply queue "{message.reply_to}" does not exist'
     return None
 
@@ -179,17 +165,14 @@ async def status(connection: AbstractConnection, queue: str, *, with_reasons: bo
 
 
 async def purge(connection: AbstractConnection, publisher: Publisher, queue: str, result_queues: Sequence[str]) -> int:
-    """Remove all waiting messages and return their number.
-
-    Replies with ABORTED to each message whose reply queue is allowed; see `reply_queues.check`.
-    """
+    """Remove all waiting messages and return their number; those whose reply queue is allowed get the reply ABORTED."""
     count = 0
     # CANCELLED would be wrong: a server sends it while it shuts down, and callers may retry after it.
     error = StatusError(Code.ABORTED, f'queue "{queue}" was purged')
     requests = await (await connection.channel()).declare_queue(queue, passive=True)
     for waiting in (requests, await _find(connection, retry_queue(queue))):
         async for message in _get_all(waiting):
-            if reply_queues.check(message.reply_to, result_queues) is None:
+            if check_reply_queue(message.reply_to, result_queues) is None:
                 await reply(publisher, message, encode_failure(error, message.content_type or ""))
             await message.ack()
             count += 1
@@ -199,8 +182,7 @@ async def purge(connection: AbstractConnection, publisher: Publisher, queue: str
 async def requeue(connection: AbstractConnection, publisher: Publisher, queue: str) -> int:
     """Move all dead letters to the end of the queue, without the headers that were added; return their number.
 
-    Raises:
-        RequestRefusedError: the broker refuses some, which stay; the others were moved.
+    Raises RequestRefusedError if the broker refuses some, which stay; the others were moved.
     """
     count, refusals = 0, []
     await (await connection.channel()).declare_queue(queue, passive=True)

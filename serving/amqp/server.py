@@ -15,9 +15,9 @@ from aio_pika.abc import AbstractConnection
 from savedmodel_bakery.client.transports.amqp_broker import Broker
 from savedmodel_bakery.errors import ClientError, RequestRefusedError
 from savedmodel_bakery.serving.amqp import queues
+from savedmodel_bakery.serving.amqp.availability import growing_pauses
 from savedmodel_bakery.serving.amqp.consumer import Consumer, wait_first
 from savedmodel_bakery.serving.amqp.handlers import Handlers
-from savedmodel_bakery.serving.amqp.pauses import growing_pauses
 from savedmodel_bakery.serving.amqp.publisher import Publisher
 from savedmodel_bakery.serving.amqp.settling import WorkerOptions
 from savedmodel_bakery.serving.telemetry import worker
@@ -30,14 +30,7 @@ _MEASURE_INTERVAL_S = 5.0
 
 
 class Worker:
-    """Consumes one queue until it is stopped.
-
-    Args:
-        broker: where the queue is.
-        handlers: turn messages into responses, on worker threads.
-        options: how to consume.
-        measures_queue: publish what the broker says about the queue as metrics.
-    """
+    """Consumes one queue until it is stopped; with `measures_queue`, publishes the broker's counts of it as metrics."""
 
     def __init__(
         self, broker: Broker, handlers: Handlers, options: WorkerOptions, *, measures_queue: bool = False
@@ -52,11 +45,9 @@ class Worker:
     async def run(self, stop: asyncio.Event) -> None:
         """Consume until `stop` is set and the prefetched messages are finished, or the grace period is over.
 
-        Retries for ever while the broker is unreachable. Once it has consumed, retries after a refusal too.
-
-        Raises:
-            RequestRefusedError: the broker rejects the user, lacks a permission for it, or has the queue with other
-                arguments.
+        Retries for ever while the broker is unreachable. Once it has consumed, retries after a refusal too; before,
+        raises RequestRefusedError if the broker rejects the user, lacks a permission for it, or has the queue with
+        other arguments.
         """
         measuring = asyncio.ensure_future(self._measure()) if self._measures_queue else None
         try:

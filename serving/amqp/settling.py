@@ -27,42 +27,24 @@ _FIRST_PAUSE_S, _MAX_PAUSE_S = 1.0, 60.0  # before another attempt; each pause i
 
 @dataclass(frozen=True)
 class WorkerOptions:
-    """How a worker consumes its queue.
-
-    Attributes:
-        queue: name of the queue.
-        prefetch: messages that may be delivered and not yet acknowledged.
-        max_message_bytes: size of the largest message that is processed.
-        batch_size: messages that may be joined into one call; 1 turns joining off.
-        calls: concurrent calls.
-        delivery_limit: deliveries without a reply after which a message is dead-lettered.
-        retry_attempts: attempts during which the model server was unavailable, after which a message is dead-lettered.
-        result_queues: where replies may go; see `reply_queues.check`.
-        expiration_s: seconds after which the broker drops a reply that nobody has fetched; None keeps it.
-    """
+    """How a worker consumes its queue."""
 
     queue: str
-    prefetch: int
-    max_message_bytes: int
-    batch_size: int
-    calls: int
-    delivery_limit: int
+    prefetch: int  # messages that may be delivered and not yet acknowledged
+    max_message_bytes: int  # size of the largest message that is processed
+    batch_size: int  # messages that may be joined into one call; 1 turns joining off
+    calls: int  # concurrent calls
+    delivery_limit: int  # deliveries without a reply after which a message is dead-lettered
+    # attempts during which the model server was unavailable, after which a message is dead-lettered
     retry_attempts: int
-    result_queues: tuple[str, ...]
-    expiration_s: float | None
+    result_queues: tuple[str, ...]  # where replies may go; see `errors.check_reply_queue`
+    expiration_s: float | None  # seconds after which the broker drops a reply that nobody has fetched; None keeps it
 
 
 class Settling:
-    """Ends the messages of one channel.
+    """Ends the messages of one channel: publishes `replies`, and `copies` of messages to other queues.
 
-    Args:
-        replies: publishes replies.
-        copies: publishes copies of messages to other queues.
-        options: of the worker.
-
-    Attributes:
-        pending: messages that were delivered and are not yet acknowledged.
-        idle: is set while there are none.
+    `pending` messages were delivered and are not yet acknowledged; `idle` is set while there are none.
     """
 
     def __init__(self, replies: Publisher, copies: Publisher, options: WorkerOptions) -> None:

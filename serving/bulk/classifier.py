@@ -25,13 +25,7 @@ PHOTOS = pa.schema([("image", pa.string()), ("content", pa.binary()), ("error", 
 def read_task(model: str, version: int, path: str) -> str:
     """Return the name of a version's task, from the signatures in its saved_model.pb; the version is not loaded.
 
-    Args:
-        model: name of the model.
-        version: version number.
-        path: version folder.
-
-    Raises:
-        StatusError: the file cannot be read, or the version takes no photos.
+    Raises StatusError if the file cannot be read, or the version takes no photos.
     """
     file = Path(path) / "saved_model.pb"
     try:
@@ -46,16 +40,7 @@ def read_task(model: str, version: int, path: str) -> str:
 
 
 class Classifier:
-    """Runs a version that it loads on photos.
-
-    Args:
-        model: name of the model.
-        version: version number.
-        path: version folder.
-
-    Raises:
-        StatusError: the version can't be loaded, or takes no photos.
-    """
+    """Loads a version and runs it on photos; raises StatusError if it can't be loaded, or takes no photos."""
 
     def __init__(self, model: str, version: int, path: str) -> None:
         import_tensorflow()  # here, because only the actors need it

@@ -16,8 +16,7 @@ from ray.data.datasource import FilenameProvider
 from savedmodel_bakery.answers.photos.photo import UnreadablePhotoError
 from savedmodel_bakery.answers.photos.sources import open_file
 from savedmodel_bakery.serving.bulk.classifier import PHOTOS, Classifier
-from savedmodel_bakery.serving.bulk.parts import part_name
-from savedmodel_bakery.serving.bulk.progress import find_new
+from savedmodel_bakery.serving.bulk.parts import find_new, part_name
 
 # Size of a part, and so of the work that a restart may repeat.
 _BLOCK_BYTES = 16 << 20
@@ -30,9 +29,8 @@ _PROBE_TIMEOUT_S = 10.0
 def start_ray(address: str | None, *, actors: int) -> None:
     """Connect to the cluster at `address`, or start Ray on this machine if it is None.
 
-    Raises:
-        ConnectionError: no cluster listens at the address.
-        ValueError: the address is neither HOST:PORT nor `auto`, for a cluster on this machine.
+    Raises ConnectionError if no cluster listens there, and ValueError if the address is neither HOST:PORT nor `auto`,
+    for a cluster on this machine.
     """
     if address and address != "auto":
         _probe(address)  # without a listener, Ray would retry forever
@@ -66,19 +64,10 @@ def run(
     batch_size: int,
     out: Path,
 ) -> None:
-    """Run a model on the photos in `files` and write their rows as Parquet parts.
+    """Run a model on the photos in `files` and write their rows as Parquet parts to the folder `out`.
 
-    Args:
-        files: photos and archives; every node must find them under these paths.
-        done: keys of photos to skip.
-        version: the arguments of `Classifier`.
-        all_files: see `open_file`.
-        actors: number of actors.
-        batch_size: maximum number of photos per run.
-        out: folder for the parts.
-
-    Raises:
-        ray.exceptions.RayError: the cluster failed, or all actors did.
+    Every node must find the photos and archives under these paths. `done` are the keys of photos to skip, `version` the
+    arguments of `Classifier`. Raises RayError if the cluster failed, or all actors did.
     """
     DataContext.get_current().target_max_block_size = _BLOCK_BYTES
     read_photos = functools.partial(_read_photos, all_files=all_files, done=ray.put(done), folder=str(Path.cwd()))
@@ -94,11 +83,7 @@ def run(
 
 
 def find_missing(files: Sequence[str], done: frozenset[str], *, all_files: bool) -> str | None:
-    """Return the key of one photo in `files` that is not in `done`; None if all are.
-
-    Raises:
-        ray.exceptions.RayError: the cluster failed.
-    """
+    """Return the key of one photo in `files` that is not in `done`; None if all are."""
     find = functools.partial(_find_missing, all_files=all_files, done=ray.put(done), folder=str(Path.cwd()))
     missing: list[dict[str, str]] = _dataset(files).flat_map(find).take(1)
     return missing[0]["image"] if missing else None

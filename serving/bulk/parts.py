@@ -1,4 +1,4 @@
-"""The folder of Parquet parts that a job writes, and which photos have a row. Imports neither Ray nor TensorFlow.
+"""The folder of Parquet parts that a job writes: which photos have a row, as metrics too. Uses no Ray or TensorFlow.
 
 Parquet's footer is written last, so an interrupted write leaves a part without one. Such a part is removed and its
 photos are classified again. Nothing else is ever removed: parts are recognised by their names.
@@ -7,16 +7,22 @@ photos are classified again. Nothing else is ever removed: parts are recognised 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import threading
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
+from savedmodel_bakery.answers.photos.photo import path_key
+from savedmodel_bakery.answers.photos.sources import open_file
 from savedmodel_bakery.answers.rows import find_task_name
 from savedmodel_bakery.files import lock
+from savedmodel_bakery.serving.telemetry.registry import REGISTRY
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
 
 _PART = re.compile(r"rows-[0-9a-f]{32}-[0-9]{6}-[0-9]+\.parquet")
@@ -29,12 +35,7 @@ def part_name(write_uuid: str, task_index: int) -> str:
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Lock a folder for this job: two jobs would remove each other's unfinished parts.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if another job has locked it.
-        OSError: the folder can't be written to.
-    """
+    """Lock a folder for this job: two jobs would remove each other's unfinished parts, so the second is refused."""
     with (folder / ".lock").open("ab") as file:
         try:
             lock(file)
@@ -45,33 +46,21 @@ def lock_folder(folder: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Done:
-    """The photos that have a row.
+    """The photos that have a row."""
 
-    Attributes:
-        keys: keys of the photos.
-        failed: how many of them could not be read.
-        task: name of the task of the rows; None without rows.
-    """
-
-    keys: frozenset[str]
-    failed: int
-    task: str | None
+    keys: frozenset[str]  # keys of the photos
+    failed: int  # how many of them could not be read
+    task: str | None  # name of the task of the rows; None without rows
 
     def check_task(self, folder: Path, task: str) -> None:
-        """Check that rows of a task can be added.
-
-        Raises:
-            StatusError: INVALID_ARGUMENT if the existing rows are of another task.
-        """
+        """Check that rows of a task can be added to the existing ones."""
         _check_task(folder, self.task, task)
 
 
 def read_parts(folder: Path, *, model: str) -> Done:
     """Read which photos have a row in any part, and remove unfinished parts.
 
-    Raises:
-        StatusError: INVALID_ARGUMENT if the folder contains other Parquet files, rows of another model, or files that
-            can't be read.
+    Raises StatusError if the folder contains other Parquet files, rows of another model, or files that can't be read.
     """
     keys: set[str] = set()
     failed = 0
@@ -117,3 +106,69 @@ def _complete_parts(folder: Path) -> Iterator[tuple[Path, str]]:
 
 def _unreadable(path: Path, exc: Exception) -> StatusError:
     return invalid_argument(f"cannot read {path}: {exc}; remove it to classify its photos again")
+
+
+def publish_progress(folder: Path, pending: Iterable[Path], done: Collection[str], *, all_files: bool) -> None:
+    """Publish the progress of a job as metrics, and count the photos of its pending files in the background."""
+    progress = JobProgress(folder)
+    REGISTRY.register(progress)
+
+    def count() -> None:
+        progress.expected = len(done) + sum(len(find_new(file, done, all_files=all_files)) for file in pending)
+
+    threading.Thread(target=count, daemon=True).start()
+
+
+def find_new(file: Path, done: Collection[str], *, all_files: bool) -> set[str]:
+    """Return the keys of the photos in a file that have no row; reads archives, but no photo.
+
+    An archive among the keys in `done` is damaged, and its other photos have a row too.
+    """
+    new: set[str] = set()
+
+    def note(key: str) -> bool:
+        if key not in done:
+            new.add(key)
+        return False
+
+    if path_key(file) not in done:
+        for _ in open_file(file, note, all_files=all_files):
+            pass  # `note` selects no photo
+    return new
+
+
+class JobProgress(Collector):
+    """Counts the complete parts of a job and their rows when its metrics are read, each part once.
+
+    `expected` photos will have a row when the job is finished; None until they have been counted.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.expected: int | None = None
+        self._folder = folder
+        self._parts: set[Path] = set()
+        self._rows = {"ok": 0, "failed": 0}
+        self._lock = threading.Lock()
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the metrics."""
+        photos = CounterMetricFamily("bakery_bulk_photos", "Photos that have a row.", labels=("outcome",))
+        with self._lock:
+            self._read_new_parts()
+            parts = CounterMetricFamily("bakery_bulk_parts", "Complete Parquet parts.", len(self._parts))
+            for outcome, count in self._rows.items():
+                photos.add_metric((outcome,), count)
+        expected = GaugeMetricFamily(
+            "bakery_bulk_expected_photos", "Photos that will have a row when the job is finished.", self.expected
+        )
+        return photos, parts, expected
+
+    def _read_new_parts(self) -> None:
+        for path in set(self._folder.glob("*.parquet")) - self._parts:
+            try:
+                ok = pq.read_table(path, columns=["ok"])["ok"].to_pylist()
+            except (OSError, pa.ArrowException):  # it is not complete yet
+                continue
+            self._parts.add(path)
+            self._rows["ok"] += ok.count(True)
+            self._rows["failed"] += ok.count(False)

@@ -25,7 +25,7 @@ from savedmodel_bakery.serving.access.identity import Identity
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.context import Handler, RequestContext
 from savedmodel_bakery.serving.telemetry import metrics
-from savedmodel_bakery.serving.telemetry.calls import count_rejection
+from savedmodel_bakery.serving.telemetry.registry import count_rejection
 from savedmodel_bakery.serving.telemetry.requests import Entry, Requests
 from savedmodel_bakery.wire.status import Code, StatusError
 

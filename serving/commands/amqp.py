@@ -206,8 +206,7 @@ def work(
     log.configure(logging.INFO, log.SERVER_FORMAT)
     model_server = describe_server(server, **credentials)
     with naming_missing_extras(context):
-        from savedmodel_bakery.serving.amqp.handlers import Handlers
-        from savedmodel_bakery.serving.amqp.limits import CallLimits, divide_memory
+        from savedmodel_bakery.serving.amqp.handlers import CallLimits, Handlers, divide_memory
         from savedmodel_bakery.serving.amqp.server import Worker
         from savedmodel_bakery.serving.amqp.settling import WorkerOptions
 

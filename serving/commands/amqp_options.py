@@ -14,7 +14,6 @@ from savedmodel_bakery.defaults import TOKEN_VARIABLE
 from savedmodel_bakery.exits import as_usage_error
 from savedmodel_bakery.extras import naming_extras
 from savedmodel_bakery.groups import option_group
-from savedmodel_bakery.serving.amqp.reply_queues import DEFAULT_PATTERNS, parse_pattern
 from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
 
 if TYPE_CHECKING:
@@ -26,10 +25,10 @@ logger = logging.getLogger(__name__)
 def _parse_result_queues(
     _context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]
 ) -> tuple[str, ...]:
-    try:
-        return tuple(parse_pattern(value) for value in values)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
+    for pattern in values:
+        if not pattern or "*" in pattern[:-1]:
+            raise click.BadParameter(f'invalid pattern "{pattern}": must be NAME or PREFIX*')
+    return values
 
 
 def naming_missing_extras(context: click.Context) -> AbstractContextManager[None]:
@@ -61,7 +60,7 @@ broker_options = option_group(
 )  # fmt: skip
 
 result_queue_option = click.option(
-    "--result-queue", "result_queues", multiple=True, default=DEFAULT_PATTERNS, show_default=True,
+    "--result-queue", "result_queues", multiple=True, default=("results*",), show_default=True,
     callback=_parse_result_queues, metavar="NAME|PREFIX*",
     help="Queue that replies may go to, beside those with generated names (amq.*, amq_*). Repeatable.",
 )  # fmt: skip
@@ -92,11 +91,7 @@ server_options = option_group(
 def describe_server(
     server: str | None, *, tls: bool, ca: str | None, cert: str | None, key: str | None, token_file: str | None
 ) -> Server | None:
-    """Return the model server of the options; None without `--server`. Log a warning if a token is sent unencrypted.
-
-    Raises:
-        click.UsageError: an option is invalid, or options exclude each other.
-    """
+    """Return the model server of the options; None without `--server`. Warns if a token is sent unencrypted."""
     if server is None:
         for name, value in (("tls", tls), ("ca", ca), ("cert", cert), ("key", key), ("token-file", token_file)):
             if value:

@@ -54,23 +54,15 @@ def run_on_ray(
     batch_size: int,
     all_files: bool,
 ) -> int:
-    """Run a model that Ray's workers load on photos, write the rows to a folder, and return the exit code.
-
-    Raises:
-        click.ClickException: an option is invalid, the model cannot be loaded, or photos have no row.
-        ConnectionError: Ray cannot be reached.
-        MissingPackageError: an extra is not installed.
-        StatusError: the model has no version, or takes no photos.
-    """
+    """Run a model that Ray's workers load on photos, write the rows to a folder, and return the exit code."""
     if model_base_path is None:
         raise click.UsageError("Ray needs the model: pass --model-base-path")
     model_name = model_name or model_base_path.resolve().name
     from savedmodel_bakery.answers.photos.files import FileList
     from savedmodel_bakery.answers.photos.photo import path_key
     from savedmodel_bakery.answers.photos.sources import check_parquet_files
-    from savedmodel_bakery.serving.bulk import progress
     from savedmodel_bakery.serving.bulk.classifier import read_task
-    from savedmodel_bakery.serving.bulk.parts import lock_folder, read_parts
+    from savedmodel_bakery.serving.bulk.parts import lock_folder, publish_progress, read_parts
 
     files = FileList.from_arguments(paths, all_files=all_files)
     try:
@@ -86,7 +78,7 @@ def run_on_ray(
     pending = [file for file in _expand(files.without([out])) if path_key(file) not in done.keys]
     if metrics_port is not None:
         serve_page(metrics_address, metrics_port)
-        progress.publish(out, pending, done.keys, all_files=all_files)
+        publish_progress(out, pending, done.keys, all_files=all_files)
     if pending:
         _import_ray(ray_address)  # if it is missing, that is said before the version is read
         names = list(map(str, pending))

@@ -20,11 +20,7 @@ metrics_options = option_group(
 
 
 def serve_page(address: str, port: int) -> None:
-    """Serve our own metrics at `/metrics` of a port until the process ends.
-
-    Raises:
-        click.ClickException: the port is not available.
-    """
+    """Serve our own metrics at `/metrics` of a port until the process ends."""
     from prometheus_client import start_http_server
 
     from savedmodel_bakery.serving.telemetry.registry import REGISTRY

@@ -1,9 +1,13 @@
-"""The server's command line; texts, streams and exit codes are tensorflow_model_server's."""
+"""The server's command line; texts, streams and exit codes are tensorflow_model_server's.
+
+The engine is the real tensorflow_model_server if it is on the PATH, otherwise the embedded server.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
+import shutil
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -15,17 +19,22 @@ from typing import NoReturn
 from savedmodel_bakery import log, tracing
 from savedmodel_bakery.exits import FAILED, quiet_if_output_is_closed, run_command
 from savedmodel_bakery.extras import MissingPackageError, naming_extras
-from savedmodel_bakery.serving.options import engine, flags
+from savedmodel_bakery.serving.options import flags
 from savedmodel_bakery.serving.options.text_format import TextFormatError
 from savedmodel_bakery.serving.runtimes import import_tensorflow
 from savedmodel_bakery.serving.signals import StopSignals
-from savedmodel_bakery.wire.status import StatusError
+from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
+_BINARY = "tensorflow_model_server"
+_ENGINES = ("auto", "embedded", _BINARY)
+_NOT_PASSED_ON = {"engine", "allow_unknown_flags"}
+"""Extensions that never contradict what the real server does."""
+_PROXY_FLAGS = ("auth_tokens_file", "rest_ssl_config_file", "allow_plaintext_rest")
+"""Flags whose purpose a proxy in front of the real server can serve."""
 _FAILURE = 255  # the real server exits with -1
 _FLUSH_S = 2.0
 
 logger = logging.getLogger(__name__)
-
 
 # Set before gRPC is first used. The thread that dispatches calls then also reads the sockets, instead of being woken by
 # another thread for each call. That saves 0.09 ms and a sixth of the CPU time of a tiny call (grpcio 1.85).
@@ -34,12 +43,7 @@ _GRPC_EXPERIMENTS = "-event_engine_listener"
 
 @quiet_if_output_is_closed()
 def main(arguments: Sequence[str] | None = None, *, program: str) -> None:
-    """Serve until stopped; exit 0 after SIGTERM, 255 if the start fails. `amqp` has its own exit codes.
-
-    Args:
-        arguments: the command line after the program's name; `sys.argv` by default.
-        program: the name shown in usage texts.
-    """
+    """Serve until stopped; exit 0 after SIGTERM, 255 if the start fails. `amqp` has its own exit codes."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if arguments[:1] == ["amqp"]:
         from savedmodel_bakery.serving.commands import amqp
@@ -62,7 +66,7 @@ def main(arguments: Sequence[str] | None = None, *, program: str) -> None:
         print(f"{flags.usage(program)}\nsee also: {program} amqp --help", flush=True)
         sys.exit(_FAILURE)
     try:
-        engine.run_binary_if_chosen(arguments, command_line)
+        _run_binary_if_chosen(arguments, command_line)
         if command_line.unknown is not None:
             _handle_unknown(command_line, program)
         serve_embedded(command_line)
@@ -79,19 +83,14 @@ def serve_embedded(
 ) -> NoReturn:
     """Run the embedded server until SIGTERM or SIGINT, then exit with 0.
 
-    Args:
-        command_line: the parsed flags.
-        require_rest: fail if the REST port can't be opened; by default only gRPC runs then.
-        on_ready: called once when the models are loaded and the ports are open.
-
-    Raises:
-        MissingPackageError: the extra `serve` is not installed.
-        StatusError: the server cannot start.
+    With `require_rest`, fails if the REST port can't be opened; by default only gRPC runs then. `on_ready` is called
+    once, when the models are loaded and the ports are open. Raises MissingPackageError without the extra `serve`, and
+    StatusError if the server cannot start.
     """
     from savedmodel_bakery.serving.options.settings import check_flags, read_settings, warn_if_exposed
 
     check_flags(command_line)
-    ignored = engine.ignored_flags(command_line)
+    ignored = _ignored_flags(command_line)
     settings = read_settings(command_line)
     warn_if_exposed(command_line)
     for name in ignored:
@@ -111,6 +110,56 @@ def serve_embedded(
         signals.action = partial(_exit, FAILED)  # the threads of the server may keep the process from ending
         raise
     _exit(0)
+
+
+def _run_binary_if_chosen(arguments: Sequence[str], command_line: flags.CommandLine) -> None:
+    """Replace this process by the real server, without our extension flags; return if the embedded one is to run.
+
+    Raises StatusError if `--engine` is unknown, the real server is required but not on the PATH, or an extension flag
+    has a value that it can't honour.
+    """
+    engine = command_line.text("engine")
+    if engine not in _ENGINES:
+        raise invalid_argument(f"invalid engine {engine!r}: must be one of {', '.join(_ENGINES)}")
+    path = shutil.which(_BINARY)
+    if engine == _BINARY and path is None:
+        raise StatusError(
+            Code.NOT_FOUND, f"--engine={_BINARY}, but {_BINARY} is not on the PATH; use --engine=embedded"
+        )
+    if engine == "embedded" or path is None:
+        return
+    for name in sorted(command_line.explicit - _NOT_PASSED_ON):
+        flag = flags.FLAGS[name]
+        if flag.extension and command_line.values[name] != flag.default:
+            if name in _PROXY_FLAGS:
+                raise invalid_argument(
+                    f"--{name} is not supported by {_BINARY}; put a proxy in front of it, such as Envoy with "
+                    "deploy/envoy.yaml, or use --engine=embedded"
+                )
+            always = f", which always uses {flag.default}" if name == "bind_address" else ""
+            raise invalid_argument(
+                f"--{name}={command_line.values[name]} is not supported by {_BINARY}{always}; remove the flag or use "
+                "--engine=embedded"
+            )
+    extensions = {f"--{flag.name}" for flag in flags.FLAGS.values() if flag.extension}
+    os.execv(path, [path, *(argument for argument in arguments if argument.partition("=")[0] not in extensions)])
+
+
+def _ignored_flags(command_line: flags.CommandLine) -> list[str]:
+    """Return the names of the flags on the command line that the embedded engine ignores.
+
+    Raises StatusError, UNIMPLEMENTED, if it can't run with a flag at all, such as Google ALTS.
+    """
+    ignored = []
+    for name in sorted(command_line.explicit):
+        flag = flags.FLAGS[name]
+        if command_line.values[name] == flag.default:
+            continue
+        if flag.support is flags.Support.REFUSED:
+            raise StatusError(Code.UNIMPLEMENTED, f"--{name} is {flag.support.value}; it needs {_BINARY}")
+        if flag.support is flags.Support.WITHOUT_EFFECT:
+            ignored.append(name)
+    return ignored
 
 
 def _handle_unknown(command_line: flags.CommandLine, program: str) -> None:

@@ -107,12 +107,7 @@ def new(
 
 
 def _append(path: Path, entry: str) -> None:
-    """Append an entry to a tokens file, unless the file is invalid or has a token of this name.
-
-    Raises:
-        OSError: the file can't be read or written.
-        TokensError: the file would be invalid.
-    """
+    """Append an entry to a tokens file, unless the file is invalid or has a token of this name."""
     try:
         content = path.read_text(encoding="utf-8") if path.exists() else ""
         addition = f"\n{entry}" if content else entry

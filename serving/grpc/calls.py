@@ -10,8 +10,7 @@ from typing import Any
 
 import grpc
 
-from savedmodel_bakery.serving.access.access import Access
-from savedmodel_bakery.serving.access.callers import is_local_peer
+from savedmodel_bakery.serving.access.access import Access, is_local_peer
 from savedmodel_bakery.serving.access.identity import Identity
 from savedmodel_bakery.serving.access.required_roles import RPC_ROLES
 from savedmodel_bakery.serving.access.tokens import Role

@@ -14,7 +14,7 @@ from savedmodel_bakery.serving.call.call import Entrypoint, Rpc
 from savedmodel_bakery.serving.grpc.calls import Calls
 from savedmodel_bakery.serving.grpc.standard_services import HealthService
 from savedmodel_bakery.serving.grpc.transfers import Lane
-from savedmodel_bakery.serving.options.tls import Tls
+from savedmodel_bakery.serving.options.settings import Tls
 from savedmodel_bakery.wire.status import Code, StatusError
 
 logger = logging.getLogger(__name__)

@@ -18,8 +18,7 @@ from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.models.registry import Registry, State, Version
 from savedmodel_bakery.serving.models.storage import Scanner
 from savedmodel_bakery.serving.models.version_threads import Load, VersionThreads
-from savedmodel_bakery.serving.options.model_config import check_models
-from savedmodel_bakery.serving.options.model_roots import check_base_paths
+from savedmodel_bakery.serving.options.model_config import check_base_paths, check_models
 from savedmodel_bakery.wire.model_config import ModelConfig
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
@@ -28,32 +27,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LifecycleOptions:
-    """How often to scan for versions and to retry failed loads; see the server's flags.
+    """How often to scan for versions and to retry failed loads; see the server's flags."""
 
-    Attributes:
-        poll_wait_s: seconds between scans of the base paths; 0 means one scan, below 0 none.
-        max_load_retries: retries after a failed load.
-        load_retry_interval_s: seconds between attempts; below 0 means no pause.
-        labels_for_unavailable: whether a label may name a version that isn't available.
-        model_roots: the folders that base paths must be below.
-    """
-
-    poll_wait_s: float = 1.0
-    max_load_retries: int = 5
-    load_retry_interval_s: float = 60.0
-    labels_for_unavailable: bool = False
-    model_roots: Sequence[Path] = ()
+    poll_wait_s: float = 1.0  # seconds between scans of the base paths; 0 means one scan, below 0 none
+    max_load_retries: int = 5  # retries after a failed load
+    load_retry_interval_s: float = 60.0  # seconds between attempts; below 0 means no pause
+    labels_for_unavailable: bool = False  # whether a label may name a version that isn't available
+    model_roots: Sequence[Path] = ()  # the folders that base paths must be below
 
 
 class Lifecycle:
-    """Keeps a registry in sync with the configured models and the versions on disk.
-
-    Args:
-        registry: to keep in sync.
-        load: loads a version.
-        options: how often to scan and retry.
-        on_change: called after each load and unload.
-    """
+    """Keeps a registry in sync with the configured models and the versions on disk; `on_change` follows each change."""
 
     def __init__(
         self,
@@ -86,10 +70,8 @@ class Lifecycle:
     def start(self, models: Mapping[str, ModelConfig] | None) -> None:
         """Start loading; return when every model has an available version, or when `stop` is called.
 
-        If `apply` replaces the configuration meanwhile, waits for the models of the new one.
-
-        Raises:
-            StatusError: all wanted versions of a model failed to load, or the configuration is invalid.
+        If `apply` replaces the configuration meanwhile, waits for the models of the new one. Raises StatusError if all
+        wanted versions of a model failed to load, or the configuration is invalid.
         """
         self._thread.start()
         check_base_paths(models or {}, self._options.model_roots)  # not with the lock: a disk may not answer
@@ -108,9 +90,6 @@ class Lifecycle:
         Removed models are unloaded; policies and labels of the others take effect. An invalid configuration changes
         nothing. If request logging is configured, the call fails although the new configuration is in effect. None, an
         empty configuration, is valid only before the first one.
-
-        Raises:
-            StatusError: the configuration is invalid.
         """
         check_base_paths(models or {}, self._options.model_roots)
         with self._registry.changed:
@@ -124,16 +103,9 @@ class Lifecycle:
         """Replace the configuration as `apply` does; return when every new model has an available version.
 
         Waits for a model whose base path doesn't exist. If the call fails for another reason than an invalid
-        configuration, the new configuration is in effect.
-
-        Args:
-            models: the models by name.
-            context: how long the caller waits.
-
-        Raises:
-            StatusError: the configuration is invalid; UNKNOWN if all wanted versions of a new model failed to load;
-                DEADLINE_EXCEEDED or CANCELLED if the call ends before a new model is available; ABORTED if another
-                configuration replaces this one meanwhile; UNAVAILABLE if `stop` is called.
+        configuration, the new configuration is in effect: UNKNOWN if all wanted versions of a new model failed to load,
+        DEADLINE_EXCEEDED or CANCELLED if the call ends before a new model is available, ABORTED if another
+        configuration replaces this one meanwhile, UNAVAILABLE if `stop` is called.
         """
         check_base_paths(models or {}, self._options.model_roots)
         changed = self._registry.changed

@@ -18,7 +18,7 @@ from savedmodel_bakery.serving.options.batching_parameters import (
     BatchingParameters,
     read_batching_parameters,
 )
-from savedmodel_bakery.serving.options.model_roots import check_path
+from savedmodel_bakery.serving.options.model_config import check_path
 from savedmodel_bakery.serving.runtimes.batching import Batcher
 from savedmodel_bakery.serving.runtimes.runtime import Runtime
 from savedmodel_bakery.serving.runtimes.tf_session import SavedModel
@@ -31,24 +31,14 @@ TF_LITE_FILE = "model.tflite"
 
 @dataclass(frozen=True)
 class Batching:
-    """Selects the batching parameters of a version.
+    """Selects the batching parameters of a version."""
 
-    Attributes:
-        parameters: the server's parameters.
-        per_model: whether parameters are read from the version folder; without a file there, batching is off.
-        slots: limits the number of batches that run at the same time.
-    """
-
-    parameters: BatchingParameters
-    per_model: bool
-    slots: threading.Semaphore
+    parameters: BatchingParameters  # the server's parameters
+    per_model: bool  # whether parameters are read from the version folder; without a file there, batching is off
+    slots: threading.Semaphore  # limits the number of batches that run at the same time
 
     def parameters_for(self, path: Path) -> BatchingParameters | None:
-        """Return the parameters for the version in `path`; None if its requests aren't batched.
-
-        Raises:
-            StatusError: the version's own parameters are invalid.
-        """
+        """Return the parameters for the version in `path`; None if its requests aren't batched."""
         if not self.per_model:
             return self.parameters
         file = path / FILE_IN_VERSION
@@ -63,27 +53,17 @@ class Batching:
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """How versions are loaded; see the server's flags.
+    """How versions are loaded; see the server's flags."""
 
-    Attributes:
-        tags: of the graphs to load.
-        session_config: a serialized ConfigProto; None for TensorFlow's defaults.
-        model_roots: the folders that versions must be below.
-        prefer_tf_lite: whether `model.tflite` is served if a version has one.
-        tf_lite_interpreters: calls that a TF Lite model runs at the same time; 0 means one per CPU.
-        batching: how requests are joined into batches; None if they aren't.
-        warm_up: replays the warm-up requests in a version folder; None for no warm-up.
-        stage_sample_interval: runs from one whose stages are timed to the next; 0 to time none.
-    """
-
-    tags: Sequence[str] = ("serve",)
-    session_config: bytes | None = None
-    model_roots: Sequence[Path] = ()
-    prefer_tf_lite: bool = False
-    tf_lite_interpreters: int = 0
-    batching: Batching | None = None
+    tags: Sequence[str] = ("serve",)  # of the graphs to load
+    session_config: bytes | None = None  # a serialized ConfigProto; None for TensorFlow's defaults
+    model_roots: Sequence[Path] = ()  # the folders that versions must be below
+    prefer_tf_lite: bool = False  # whether `model.tflite` is served if a version has one
+    tf_lite_interpreters: int = 0  # calls that a TF Lite model runs at the same time; 0 means one per CPU
+    batching: Batching | None = None  # how requests are joined into batches; None if they aren't
+    # replays the warm-up requests in a version folder; None for no warm-up
     warm_up: Callable[[Servable, Path], None] | None = None
-    stage_sample_interval: int = 0
+    stage_sample_interval: int = 0  # runs from one whose stages are timed to the next; 0 to time none
 
 
 class NotAFolderError(StatusError):
@@ -91,11 +71,7 @@ class NotAFolderError(StatusError):
 
 
 def load(name: str, version: int, path: Path, options: LoadOptions) -> Servable:
-    """Load the version in `path` and replay its warm-up requests.
-
-    Raises:
-        StatusError: the version can't be loaded, or a warm-up request failed; worded as tensorflow_model_server does.
-    """
+    """Load the version in `path` and replay its warm-up requests; errors are worded as tensorflow_model_server's."""
     check_path(path, options.model_roots, f"version {version} of model {name}")
     if not path.is_dir():
         raise NotAFolderError(

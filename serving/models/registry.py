@@ -46,11 +46,7 @@ def parse_version(text: str) -> int | None:
 
 
 def read_version(text: str) -> int | None:
-    """Return the version that a request names; None, for the newest one, if the text is empty.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if it is not a version number.
-    """
+    """Return the version that a request names; None, for the newest one, if the text is empty."""
     if not text:
         return None
     version = parse_version(text)
@@ -61,27 +57,16 @@ def read_version(text: str) -> int | None:
 
 @dataclass
 class Version:
-    """One version known to this process; modified only under the registry's lock.
-
-    Attributes:
-        name: the model's name.
-        number: the version number.
-        path: the version folder.
-        state: the version's state.
-        error: the error of the last load; None if it did not fail.
-        servable: the loaded version; not None while the state is AVAILABLE or UNLOADING.
-        requests: number of requests running on it.
-        was_unwanted: whether a scan did not want it after its end.
-    """
+    """One version known to this process; modified only under the registry's lock."""
 
     name: str
     number: int
-    path: Path
+    path: Path  # the version folder
     state: State = State.START
-    error: StatusError | None = None
-    servable: Servable | None = None
-    requests: int = 0
-    was_unwanted: bool = False
+    error: StatusError | None = None  # the error of the last load; None if it did not fail
+    servable: Servable | None = None  # the loaded version; not None while the state is AVAILABLE or UNLOADING
+    requests: int = 0  # number of requests running on it
+    was_unwanted: bool = False  # whether a scan did not want it after its end
 
 
 class VersionStatus(NamedTuple):
@@ -167,8 +152,7 @@ class Registry:
     def acquire(self, choice: ModelChoice) -> Iterator[Servable]:
         """Yield the servable for a request; it stays loaded until the end of the `with` block.
 
-        Raises:
-            StatusError: no available version matches, worded as tensorflow_model_server words it.
+        If no available version matches, raises StatusError, worded as tensorflow_model_server words it.
         """
         with self._lock:
             version = self._find(choice)
@@ -184,11 +168,7 @@ class Registry:
                     self.changed.notify_all()
 
     def statuses(self, choice: ModelChoice) -> list[VersionStatus]:
-        """Return the status of the chosen version, or of all known versions, highest first; ignores labels.
-
-        Raises:
-            StatusError: NOT_FOUND if no such version is known.
-        """
+        """Return the status of the chosen version, or of all known versions, highest first; ignores labels."""
         name, number, _ = choice
         with self.changed:
             known = self._models.get(name, {})

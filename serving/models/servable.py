@@ -18,54 +18,32 @@ _PNG_BYTES = 1024  # of a PNG file, beside its pixels
 
 
 class SignatureTensors(NamedTuple):
-    """A signature for Predict, as plain values: reading a SignatureDef takes longer than a small tensor.
+    """A signature for Predict, as plain values: reading a SignatureDef takes longer than a small tensor."""
 
-    Attributes:
-        method_name: that it was exported for.
-        inputs: names of tensors by alias, in the order of the aliases.
-        outputs: names of tensors by alias, in the order of the aliases.
-        defaults: TensorProtos by alias of the inputs that a request may leave out.
-    """
-
-    method_name: str
-    inputs: Mapping[str, str]
-    outputs: Mapping[str, str]
-    defaults: Mapping[str, Any]
+    method_name: str  # that it was exported for
+    inputs: Mapping[str, str]  # names of tensors by alias, in the order of the aliases
+    outputs: Mapping[str, str]  # names of tensors by alias, in the order of the aliases
+    defaults: Mapping[str, Any]  # TensorProtos by alias of the inputs that a request may leave out
 
 
 class OutputSize(NamedTuple):
-    """The bytes that an output declares.
+    """The bytes that an output declares."""
 
-    Attributes:
-        fixed: whatever the request has.
-        per_row: of the request.
-    """
-
-    fixed: int = 0
-    per_row: int = 0
+    fixed: int = 0  # whatever the request has
+    per_row: int = 0  # of the request
 
 
 @dataclass(frozen=True)
 class Servable:
-    """A loaded version of a model.
-
-    Attributes:
-        name: the model's name.
-        version: the version number.
-        runtime: executes the model.
-        max_pixels: pixels of images that it decodes at one time in a run; None if that is not limited.
-        rows_per_run: images that it computes at one time; 0 if it was not baked.
-        row_bytes: the largest tensor in its graph, per image; 0 if that is not known.
-        row_counts: counts the rows of its requests; None while it is warmed up.
-    """
+    """A loaded version of a model."""
 
     name: str
     version: int
-    runtime: Runtime
-    max_pixels: int | None = None
-    rows_per_run: int = 0
-    row_bytes: int = 0
-    row_counts: RowCounts | None = None
+    runtime: Runtime  # executes the model
+    max_pixels: int | None = None  # pixels of images that it decodes at one time in a run; None if that is not limited
+    rows_per_run: int = 0  # images that it computes at one time; 0 if it was not baked
+    row_bytes: int = 0  # the largest tensor in its graph, per image; 0 if that is not known
+    row_counts: RowCounts | None = None  # counts the rows of its requests; None while it is warmed up
 
     @property
     def signatures(self) -> Mapping[str, Any]:
@@ -106,11 +84,9 @@ def _names(tensors: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _output_size(info: Any, string_bytes: int) -> OutputSize:
-    """Return the size that an output declares; none if it does not say how many values it has.
+    """Return the size that an output, a TensorInfo, declares; none if it does not say how many values it has.
 
-    Args:
-        info: a TensorInfo.
-        string_bytes: the most that a string of it has, beside the cost of any string.
+    A string of it has at most so many bytes, beside the cost of any string.
     """
     dtype = dtypes.BY_NUMBER.get(info.dtype)
     shape = _row_shape(info)

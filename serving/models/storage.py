@@ -15,11 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 class Scanner:
-    """Scans the base paths of models, and logs each problem once.
-
-    Attributes:
-        problems: what is wrong with a base path, by model, as of the last scan.
-    """
+    """Scans the base paths of models, and logs each problem once; keeps the problems of the last scan, by model."""
 
     def __init__(self) -> None:
         self.problems: dict[str, str] = {}
@@ -49,11 +45,7 @@ class Scanner:
 
 
 def check_base_path(folder: Path) -> None:
-    """Check that a folder contains versions.
-
-    Raises:
-        ValueError: it does not exist, contains no version, or is a version itself.
-    """
+    """Check that a folder contains versions; raises ValueError."""
     if not folder.is_dir():
         raise ValueError(f"folder not found: {folder}")
     if (folder / "saved_model.pb").exists():
@@ -65,8 +57,7 @@ def check_base_path(folder: Path) -> None:
 def wanted_versions(config: ModelConfig) -> dict[int, Path]:
     """Return the versions on disk that should be served: their folders by version number.
 
-    Raises:
-        StatusError: NOT_FOUND if the base path can't be listed.
+    Raises StatusError, NOT_FOUND, if the base path can't be listed.
     """
     try:
         names = sorted((entry.name for entry in config.folder.iterdir()), key=os.fsencode)

@@ -12,7 +12,7 @@ from savedmodel_bakery.serving import process
 from savedmodel_bakery.serving.models.loading import NotAFolderError
 from savedmodel_bakery.serving.models.registry import Registry, State, Version
 from savedmodel_bakery.serving.models.servable import Servable
-from savedmodel_bakery.serving.options.model_roots import OutsideRootsError
+from savedmodel_bakery.serving.options.model_config import OutsideRootsError
 from savedmodel_bakery.serving.telemetry import state
 from savedmodel_bakery.wire.status import Code, StatusError
 
@@ -23,16 +23,10 @@ Load = Callable[[str, int, Path], Servable]
 
 
 class VersionThreads:
-    """Loads versions into a registry and unloads them.
+    """Loads versions into a registry and unloads them; `on_change` is called after each load and unload.
 
-    Args:
-        registry: where versions are registered.
-        load: loads a version.
-        find_wanted: returns the folders of the versions of a model that should be loaded now, by number.
-        max_retries: after a failed load.
-        retry_interval_s: seconds between attempts; below 0 means no pause.
-        stopping: set when no failed load is to be tried again.
-        on_change: called after each load and unload.
+    `find_wanted` returns the folders of the versions of a model that should be loaded now, by number. An interval below
+    0 means no pause between attempts. After `stopping` is set, no failed load is tried again.
     """
 
     def __init__(

@@ -21,29 +21,18 @@ _MAX_THREADS = 2**16  # the same limit as for the flags that set threads
 
 @dataclass(frozen=True)
 class BatchingParameters:
-    """When a batch is full, and how long it may wait for more requests.
+    """When a batch is full, and how long it may wait for more requests."""
 
-    Attributes:
-        max_batch_size: maximum rows in a batch, and in a request.
-        batch_timeout_micros: how long a batch that isn't full waits for more requests, in microseconds.
-        max_enqueued_batches: maximum batches waiting in the queue of one combination of inputs and outputs.
-        num_batch_threads: maximum batches running at the same time; 0 means one per CPU.
-        thread_pool_name: label of the batching metrics.
-        allowed_batch_sizes: row counts that batches are padded to; empty means any number.
-        pad_variable_length_inputs: whether tensors are padded to the largest in their batch in every dimension.
-        enable_large_batch_splitting: whether a request may be split over several batches.
-        max_execution_batch_size: maximum rows in a batch when requests are split; 0 means `max_batch_size`.
-    """
-
-    max_batch_size: int = 1000
-    batch_timeout_micros: int = 0
-    max_enqueued_batches: int = 10
-    num_batch_threads: int = 0
-    thread_pool_name: str = ""
-    allowed_batch_sizes: tuple[int, ...] = ()
+    max_batch_size: int = 1000  # maximum rows in a batch, and in a request
+    batch_timeout_micros: int = 0  # how long a batch that isn't full waits for more requests, in microseconds
+    max_enqueued_batches: int = 10  # maximum batches waiting in the queue of one combination of inputs and outputs
+    num_batch_threads: int = 0  # maximum batches running at the same time; 0 means one per CPU
+    thread_pool_name: str = ""  # label of the batching metrics
+    allowed_batch_sizes: tuple[int, ...] = ()  # row counts that batches are padded to; empty means any number
+    # whether tensors are padded to the largest in their batch in every dimension
     pad_variable_length_inputs: bool = False
-    enable_large_batch_splitting: bool = False
-    max_execution_batch_size: int = 0
+    enable_large_batch_splitting: bool = False  # whether a request may be split over several batches
+    max_execution_batch_size: int = 0  # maximum rows in a batch when requests are split; 0 means `max_batch_size`
 
     def __post_init__(self) -> None:
         # Defaults that depend on the machine or on other parameters.
@@ -56,9 +45,7 @@ class BatchingParameters:
 def read_batching_parameters(path: Path) -> BatchingParameters:
     """Read a text BatchingParameters file; fields that aren't set get their defaults.
 
-    Raises:
-        StatusError: the file can't be read or parsed, or a value is out of range. Contradictions are found by
-            `check_sizes`.
+    Raises StatusError if it can't be read or parsed, or a value is out of range. `check_sizes` finds contradictions.
     """
     message = read_message(path, schema.BatchingParameters)
     fields: dict[str, Any] = {
@@ -81,11 +68,7 @@ def read_batching_parameters(path: Path) -> BatchingParameters:
 
 
 def check_sizes(parameters: BatchingParameters) -> None:
-    """Reject sizes that contradict each other; the real server checks them when it loads a model.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT, worded as the real server words it.
-    """
+    """Reject sizes that contradict each other, as the real server does when it loads a model, and in its words."""
     sizes, largest = parameters.allowed_batch_sizes, parameters.max_execution_batch_size
     if largest > parameters.max_batch_size:
         raise invalid_argument(

@@ -44,21 +44,13 @@ class Support(Enum):
 
 @dataclass(frozen=True)
 class Flag:
-    """One flag.
+    """One flag."""
 
-    Attributes:
-        name: without the leading dashes.
-        default: the default value; its type is the flag's type.
-        meaning: one line for the usage text.
-        support: how the embedded engine treats it.
-        extension: whether it is our own flag, unknown to tensorflow_model_server.
-    """
-
-    name: str
-    default: Value
-    meaning: str
-    support: Support = Support.HONOURED
-    extension: bool = False
+    name: str  # without the leading dashes
+    default: Value  # the default value; its type is the flag's type
+    meaning: str  # one line for the usage text
+    support: Support = Support.HONOURED  # how the embedded engine treats it
+    extension: bool = False  # whether it is our own flag, unknown to tensorflow_model_server
 
 
 _own = partial(Flag, extension=True)
@@ -150,19 +142,12 @@ class FlagError(Exception):
 
 @dataclass(frozen=True)
 class CommandLine:
-    """A parsed command line.
+    """A parsed command line."""
 
-    Attributes:
-        values: the value of every flag, defaults included.
-        explicit: names of the flags that the command line sets.
-        unknown: the first argument that isn't a known flag; None if there is none.
-        hint: what may be meant by the unknown argument.
-    """
-
-    values: dict[str, Value]
-    explicit: frozenset[str]
-    unknown: str | None = None
-    hint: str = ""
+    values: dict[str, Value]  # the value of every flag, defaults included
+    explicit: frozenset[str]  # names of the flags that the command line sets
+    unknown: str | None = None  # the first argument that isn't a known flag; None if there is none
+    hint: str = ""  # what may be meant by the unknown argument
 
     def integer(self, name: str) -> int:
         """Return the value of an integer flag."""
@@ -182,11 +167,7 @@ class CommandLine:
 
 
 def parse(arguments: Sequence[str]) -> CommandLine:
-    """Parse command-line arguments, without the program name.
-
-    Raises:
-        FlagError: a value doesn't parse: `Couldn't interpret value abc for flag port.`
-    """
+    """Parse command-line arguments, without the program name; raises FlagError if a value doesn't parse."""
     values: dict[str, Value] = {flag.name: flag.default for flag in FLAGS.values()}
     explicit = set()
     unknown, hint = None, ""

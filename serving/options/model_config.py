@@ -1,8 +1,13 @@
-"""Models to serve, from two flags or a text ModelServerConfig, with tensorflow_model_server's checks and errors."""
+"""Models to serve, from two flags or a text ModelServerConfig, with tensorflow_model_server's checks and errors.
+
+Model roots are the folders that models may be loaded from, set by `--allowed_model_roots`; without any, every path is
+allowed. They are absolute paths, may be symbolic links, and need not exist yet.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from savedmodel_bakery.serving.options.text_format import read_message
@@ -12,11 +17,7 @@ from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 
 class UnavailableVersionError(StatusError):
-    """A label names a version that is not available.
-
-    Attributes:
-        hint: how to assign the label: the status has tensorflow_model_server's text.
-    """
+    """A label names a version that is not available; tensorflow_model_server's text does not say what to do."""
 
     hint = (
         "A label can only be assigned to an available version, and no version is available when the server starts: "
@@ -25,21 +26,13 @@ class UnavailableVersionError(StatusError):
 
 
 def single_model(name: str, base_path: str) -> dict[str, ModelConfig]:
-    """Return the configuration set by `--model_name` and `--model_base_path`.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if the base path is not absolute.
-    """
+    """Return the configuration set by `--model_name` and `--model_base_path`, which must be absolute."""
     check_base_path(name, base_path)
     return {name: ModelConfig(name, base_path)}
 
 
 def read_config_file(path: Path) -> dict[str, ModelConfig] | None:
-    """Read a text ModelServerConfig file; see `parse_config`.
-
-    Raises:
-        StatusError: the file can't be read or parsed, or the configuration is invalid.
-    """
+    """Read a text ModelServerConfig file; see `parse_config`."""
     return parse_config(read_message(path, schema.ModelServerConfig))
 
 
@@ -52,15 +45,8 @@ def check_models(
 ) -> None:
     """Check whether a configuration may replace the current one, in tensorflow_model_server's order.
 
-    Args:
-        models: the new configuration, by model name.
-        current: the current configuration, by model name.
-        available: returns the versions of a model that are available now.
-        labels_for_unavailable: whether a label may name a version that isn't available.
-
-    Raises:
-        UnavailableVersionError: FAILED_PRECONDITION for a label of an unavailable version.
-        StatusError: INVALID_ARGUMENT for a platform.
+    `available` returns the versions of a model that are available now. Raises UnavailableVersionError for a label of
+    another version, unless `labels_for_unavailable` permits it, and StatusError, INVALID_ARGUMENT, for a platform.
     """
     for name, config in models.items():
         if name in current and (platform := platform_of(config)) != PLATFORM:
@@ -81,3 +67,43 @@ def check_models(
     for name, config in models.items():
         if (platform := platform_of(config)) != PLATFORM:
             raise invalid_argument(f"Model {name} requests unsupported platform {platform}")
+
+
+class OutsideRootsError(StatusError):
+    """A path leads out of the allowed folders; loading from it is not retried."""
+
+
+def parse_model_roots(text: str) -> tuple[Path, ...]:
+    """Parse comma-separated absolute folders; an empty text allows every path."""
+    roots = tuple(map(Path, text.split(","))) if text else ()
+    for root in roots:
+        if not root.is_absolute():
+            raise invalid_argument(f"invalid allowed_model_roots {text}: each folder must be an absolute path")
+    return roots
+
+
+def check_base_paths(models: Mapping[str, ModelConfig], roots: Sequence[Path]) -> None:
+    """Check the base paths of a configuration; see `check_path`."""
+    for name, config in models.items():
+        check_path(config.folder, roots, f"base path of model {name}")
+
+
+def check_path(path: Path, roots: Sequence[Path], title: str) -> None:
+    """Check that a path, with its symbolic links resolved, is one of the allowed folders or below one.
+
+    The path need not exist; `title` says in the error what it is. Raises OutsideRootsError, PERMISSION_DENIED.
+    """
+    if not roots:
+        return
+    try:
+        target = Path(os.path.realpath(path))
+    except ValueError:  # a NUL character: such a path can't exist
+        return
+    if any(target.is_relative_to(os.path.realpath(root)) for root in roots):
+        return
+    link = "" if target == path else f" leads to {target}, which"
+    allowed = ", ".join(map(str, roots))
+    raise OutsideRootsError(
+        Code.PERMISSION_DENIED,
+        f"{title}: {path}{link} is not below an allowed folder: {allowed} (--allowed_model_roots)",
+    )

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import logging
 import ssl
-from dataclasses import dataclass
+import tempfile
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from savedmodel_bakery.serving.access.access import Access
-from savedmodel_bakery.serving.access.callers import is_loopback
+from savedmodel_bakery.serving.access.access import Access, is_loopback
 from savedmodel_bakery.serving.access.tokens import TokensError
 from savedmodel_bakery.serving.options.batching_parameters import BatchingParameters, read_batching_parameters
 from savedmodel_bakery.serving.options.flags import CommandLine
 from savedmodel_bakery.serving.options.model_config import (
     UnavailableVersionError,
+    check_base_paths,
     check_models,
+    parse_model_roots,
     read_config_file,
     single_model,
 )
-from savedmodel_bakery.serving.options.model_roots import check_base_paths, parse_model_roots
 from savedmodel_bakery.serving.options.text_format import read_message
-from savedmodel_bakery.serving.options.tls import Tls, read_ssl_context, read_tls
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.model_config import ModelConfig
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
@@ -45,12 +45,57 @@ _RANGES = {
 }
 
 
-def check_flags(flags: CommandLine) -> None:
-    """Reject flags that are out of range or contradict each other.
+@dataclass(frozen=True)
+class Tls:
+    """Keys and certificates, in PEM format; their content is not validated here."""
 
-    Raises:
-        StatusError: INVALID_ARGUMENT, worded as tensorflow_model_server words it.
+    key: str = field(repr=False)  # the server's private key
+    certificate: str  # the server's certificate, followed by the chain up to its authority
+    client_authority: str  # certificates of the authorities that sign client certificates; may be empty
+    verify_clients: bool  # whether clients must present a certificate
+
+
+def read_tls(path: Path) -> Tls:
+    """Read a text SSLConfig file."""
+    message = read_message(path, schema.SSLConfig, has_secrets=True)
+    if message.client_verify and not message.custom_ca:
+        raise invalid_argument(f"{path}: client_verify needs custom_ca, the authority that signs clients' certificates")
+    missing = [name for name in ("server_key", "server_cert") if not getattr(message, name)]
+    if missing:
+        raise invalid_argument(f"{path}: {' and '.join(missing)} missing, in PEM format")
+    return Tls(message.server_key, message.server_cert, message.custom_ca, message.client_verify)
+
+
+def read_ssl_context(path: Path) -> ssl.SSLContext:
+    """Read a text SSLConfig file as the context of an HTTP server, for TLS 1.2 and later.
+
+    Raises StatusError as `read_tls`, and if the key or a certificate is not valid PEM or they do not belong together.
     """
+    tls = read_tls(path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        _load_key(context, tls)
+        if tls.verify_clients:
+            context.load_verify_locations(cadata=tls.client_authority)
+            context.verify_mode = ssl.CERT_REQUIRED
+    except (ssl.SSLError, ValueError) as error:
+        reason = getattr(error, "reason", None) or "not valid PEM"
+        raise invalid_argument(f"{path}: cannot use the key or a certificate: {reason}") from error
+    return context
+
+
+def _load_key(context: ssl.SSLContext, tls: Tls) -> None:
+    """Load the server's key and certificate, which `ssl` can only read from a file."""
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # readable by this user only
+        file.write(f"{tls.key}\n{tls.certificate}\n")
+        file.flush()
+        context.load_cert_chain(file.name, password="")  # an encrypted key is an error; do not prompt for its password
+
+
+def check_flags(flags: CommandLine) -> None:
+    """Reject flags that are out of range or contradict each other, in tensorflow_model_server's words."""
     if not flags.integer("port") and not flags.text("grpc_socket_path"):
         raise invalid_argument(
             "At least one of server_options.grpc_port or server_options.grpc_socket_path must be set."
@@ -109,35 +154,20 @@ def _serves_plaintext_rest(flags: CommandLine) -> bool:
 
 @dataclass(frozen=True)
 class Settings:
-    """The content of the files that the flags name.
+    """The content of the files that the flags name."""
 
-    Attributes:
-        models: by name; None if the config file lists no models and no custom config.
-        model_roots: the folders that models may be loaded from.
-        batching: batching parameters; None if batching is off.
-        tls: keys and certificates for gRPC; None if it runs without TLS.
-        rest_tls: the TLS context for REST; None if it runs without TLS.
-        access: which callers may do what.
-        metrics_path: the REST path of the metrics; None if they aren't served.
-        session: the ConfigProto for TensorFlow sessions.
-    """
-
-    models: dict[str, ModelConfig] | None
-    model_roots: tuple[Path, ...]
-    batching: BatchingParameters | None
-    tls: Tls | None
-    rest_tls: ssl.SSLContext | None
-    access: Access
-    metrics_path: str | None
-    session: Any
+    models: dict[str, ModelConfig] | None  # by name; None if the config file lists no models and no custom config
+    model_roots: tuple[Path, ...]  # the folders that models may be loaded from
+    batching: BatchingParameters | None  # batching parameters; None if batching is off
+    tls: Tls | None  # keys and certificates for gRPC; None if it runs without TLS
+    rest_tls: ssl.SSLContext | None  # the TLS context for REST; None if it runs without TLS
+    access: Access  # which callers may do what
+    metrics_path: str | None  # the REST path of the metrics; None if they aren't served
+    session: Any  # the ConfigProto for TensorFlow sessions
 
 
 def read_settings(flags: CommandLine) -> Settings:
-    """Read every file that the flags name.
-
-    Raises:
-        StatusError: a file can't be read or parsed, or its settings are invalid.
-    """
+    """Read every file that the flags name; raises StatusError if that fails, or if its settings are invalid."""
     models = read_models(flags)
     model_roots = parse_model_roots(flags.text("allowed_model_roots"))
     check_base_paths(models or {}, model_roots)
@@ -163,9 +193,6 @@ def read_models(flags: CommandLine) -> dict[str, ModelConfig] | None:
     """Return models by name, from the config file if there is one, otherwise from `model_name` and `model_base_path`.
 
     None means that the config file lists no models and no custom config.
-
-    Raises:
-        StatusError: the file can't be read or parsed, or the configuration is invalid.
     """
     if flags.text("model_config_file"):
         return read_config_file(Path(flags.text("model_config_file")))

@@ -17,11 +17,7 @@ _CODES = {PermissionError: Code.PERMISSION_DENIED, IsADirectoryError: Code.FAILE
 
 
 class TextFormatError(StatusError):
-    """A file is not a valid text protobuf of the expected type.
-
-    Attributes:
-        reason: the parser's message, for stderr.
-    """
+    """A file is not a valid text protobuf of the expected type; `reason` is the parser's message, for stderr."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(Code.INVALID_ARGUMENT, f"Invalid protobuf file: '{path}'")
@@ -29,16 +25,9 @@ class TextFormatError(StatusError):
 
 
 def read_message(path: Path, message_class: Any, *, has_secrets: bool = False) -> Any:
-    """Parse a file as a message of the class.
+    """Parse a file as a message of the class; `has_secrets`: errors state the place of a mistake, but quote nothing.
 
-    Args:
-        path: the file.
-        message_class: the class.
-        has_secrets: errors state the place of a mistake but quote nothing of the file.
-
-    Raises:
-        TextFormatError: the content doesn't parse.
-        StatusError: the file is missing, unreadable, a folder, or empty.
+    Raises TextFormatError if it doesn't parse, and StatusError if it is missing, unreadable, a folder, or empty.
     """
     name = message_class.DESCRIPTOR.full_name
     try:

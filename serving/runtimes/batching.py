@@ -23,7 +23,7 @@ from savedmodel_bakery.serving.options.batching_parameters import BatchingParame
 from savedmodel_bakery.serving.runtimes.batch_scheduler import BatchScheduler
 from savedmodel_bakery.serving.runtimes.runtime import Runtime
 from savedmodel_bakery.serving.telemetry import metrics
-from savedmodel_bakery.serving.telemetry.calls import HALVED_BATCHES
+from savedmodel_bakery.serving.telemetry.registry import HALVED_BATCHES
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 from savedmodel_bakery.wire.tensors import Tensor
 

@@ -59,11 +59,7 @@ class _Outputs(NamedTuple):
 class RowCounts:
     """Counts what the requests for one version of a model contain.
 
-    Args:
-        name: of the model.
-        version: its number.
-        signatures: SignatureDefs by name. Those with the outputs `ok` and `error` take images.
-        is_image_model: whether all others take images too.
+    Signatures with the outputs `ok` and `error` take images; with `is_image_model`, all others do too.
     """
 
     def __init__(self, name: str, version: int, signatures: Mapping[str, Any], *, is_image_model: bool) -> None:
@@ -77,13 +73,7 @@ class RowCounts:
                 self._outputs |= dict.fromkeys((info.name for info in signature.inputs.values()), outputs)
 
     def count(self, feeds: Mapping[str, Tensor], rows: int, outputs: Mapping[str, Tensor]) -> None:
-        """Count a request that succeeded.
-
-        Args:
-            feeds: the inputs, by tensor name.
-            rows: of the inputs.
-            outputs: by tensor name.
-        """
+        """Count a request of so many rows that succeeded; its feeds and outputs are by tensor name."""
         self._rows.observe(rows)
         images = self._find(feeds)
         if images is None:

@@ -65,12 +65,8 @@ def _with_labels(metric: Counter | Histogram, *labels: str) -> Any:
 def count_request(model_name: str, api: str, entrypoint: str, code: Code, seconds: float) -> None:
     """Count a finished call; its latency is recorded only if it succeeded.
 
-    Args:
-        model_name: the model's name; empty if the call named none, or an unknown one: every name stays in memory.
-        api: `Predict`, `Classify`, `Regress`, or the verb of a URL.
-        entrypoint: `GRPC` or `REST`.
-        code: the call's status code.
-        seconds: time from the request to the response.
+    The model's name is empty if the call named none, or an unknown one: every name stays in memory. `api` is `Predict`,
+    `Classify`, `Regress`, or the verb of a URL; `entrypoint` is `GRPC` or `REST`.
     """
     _with_labels(REQUEST_COUNT, model_name, code.name).inc()
     if code is Code.OK:

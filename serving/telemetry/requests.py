@@ -28,8 +28,7 @@ _PLAIN = re.compile(r"[^\s\"=\\]+", re.ASCII)
 class AccessLog:
     """Writes a line per request on stdout, when it has ended: no payloads, no tokens, no queries of URLs.
 
-    Args:
-        as_json: as JSON objects; otherwise as `key=value`, with values as JSON strings where they need quotes.
+    It is a JSON object, or `key=value`, with values as JSON strings where they need quotes.
     """
 
     def __init__(self, *, as_json: bool) -> None:
@@ -49,11 +48,7 @@ class AccessLog:
 
 
 class Requests:
-    """Observes the requests of a server.
-
-    Args:
-        log: the access log; None for none. With it, responses have the ids of their requests.
-    """
+    """Observes the requests of a server. With an access log, responses have the ids of their requests."""
 
     def __init__(self, log: AccessLog | None) -> None:
         self._log = log
@@ -72,22 +67,9 @@ class Requests:
 class Entry:
     """One request.
 
-    Args:
-        log: the access log; None for none.
-        entrypoint: `GRPC` or `REST`.
-        call: the path of an RPC, or method and path of an HTTP request.
-        peer: address of the caller.
-        headers: by name in lower case.
-        span_name: name of its span.
-        attributes: of its span.
-
-    Attributes:
-        request_id: the id that the caller has sent, if it is of 1 to 128 letters, digits and `_.:+/=-`, else a new one;
-            empty without an access log.
-        token_name: name of the caller's token.
-        model_name: the model that it names; see `note_model`.
-        model_version: the version that ran.
-        received_bytes: size of its body or message.
+    `entrypoint` is `GRPC` or `REST`; `call` is the path of an RPC, or method and path of an HTTP request; `headers` are
+    by name in lower case. `request_id` is the id that the caller has sent, if it is of 1 to 128 letters, digits and
+    `_.:+/=-`, else a new one; empty without an access log.
     """
 
     def __init__(
@@ -123,12 +105,7 @@ class Entry:
         self.model_name = name[:_NOTED_CHARACTERS] or None
 
     def end(self, status: str, sent_bytes: int) -> None:
-        """Write the line and end the span.
-
-        Args:
-            status: HTTP status or gRPC code.
-            sent_bytes: size of the response's body or message.
-        """
+        """Write the line and end the span; `status` is the HTTP status or the gRPC code."""
         if self._span is not None:
             self._end_span(status)
         self._stack.close()

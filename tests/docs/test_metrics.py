@@ -12,7 +12,7 @@ import pytest
 from prometheus_client import Counter, Histogram
 
 from savedmodel_bakery.serving import telemetry
-from savedmodel_bakery.serving.bulk.progress import JobProgress
+from savedmodel_bakery.serving.bulk.parts import JobProgress
 from savedmodel_bakery.serving.telemetry import metrics
 from savedmodel_bakery.serving.telemetry.registry import REGISTRY
 

@@ -15,8 +15,7 @@ from savedmodel_bakery.client import Client
 from savedmodel_bakery.client.servers import parse_server
 from savedmodel_bakery.serving.amqp.backends import RemoteServer
 from savedmodel_bakery.serving.amqp.codec import Message
-from savedmodel_bakery.serving.amqp.handlers import Handlers
-from savedmodel_bakery.serving.amqp.limits import CallLimits
+from savedmodel_bakery.serving.amqp.handlers import CallLimits, Handlers
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,7 @@ from server_process import ServerProcess
 from savedmodel_bakery.client.servers import parse_server
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.amqp.backends import Backend, RemoteServer
-from savedmodel_bakery.serving.amqp.handlers import Handlers
-from savedmodel_bakery.serving.amqp.limits import CallLimits
+from savedmodel_bakery.serving.amqp.handlers import CallLimits, Handlers
 from savedmodel_bakery.serving.loaded_model import LoadedModel
 from savedmodel_bakery.wire.status import StatusError
 

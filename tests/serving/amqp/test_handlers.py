@@ -16,8 +16,7 @@ from server_process import free_port
 from savedmodel_bakery.client.servers import parse_server
 from savedmodel_bakery.serving.amqp.backends import RemoteServer
 from savedmodel_bakery.serving.amqp.codec import Message, Response
-from savedmodel_bakery.serving.amqp.handlers import Handlers
-from savedmodel_bakery.serving.amqp.limits import CallLimits
+from savedmodel_bakery.serving.amqp.handlers import CallLimits, Handlers
 from savedmodel_bakery.serving.loaded_model import LoadedModel
 from savedmodel_bakery.wire import amqp, schema
 from savedmodel_bakery.wire.status import Code

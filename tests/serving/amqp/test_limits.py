@@ -12,8 +12,7 @@ import pytest
 
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.amqp.codec import Message, Response
-from savedmodel_bakery.serving.amqp.handlers import Handlers
-from savedmodel_bakery.serving.amqp.limits import CallLimits, divide_memory
+from savedmodel_bakery.serving.amqp.handlers import CallLimits, Handlers, divide_memory
 from savedmodel_bakery.serving.loaded_model import LoadedModel
 from savedmodel_bakery.wire import amqp, schema
 from savedmodel_bakery.wire.status import Code, StatusError

@@ -36,7 +36,13 @@ WRONG = {
         ["--server", "host", "--batch-size", "17"],
         "--batch-size 17 must not be greater than --prefetch 16",
     ),
-    "result queue": (["--server", "host", "--result-queue", "a*b"], 'invalid pattern "a*b": must be NAME or PREFIX*'),
+    **{
+        f"result queue {pattern}": (
+            ["--server", "host", "--result-queue", pattern],
+            f'invalid pattern "{pattern}": must be NAME or PREFIX*',
+        )
+        for pattern in ("", "a*b", "**", "*a")
+    },
     "server": (["--server", "host/path"], 'target "host/path"'),
     "REST server": (["--server", "http://host"], "the target's scheme is for REST, not for gRPC"),
     "files without TLS": (

@@ -11,9 +11,15 @@ import pytest
 import trustme
 
 from savedmodel_bakery.serving.options import flags
-from savedmodel_bakery.serving.options.settings import check_flags, read_settings, warn_if_exposed
+from savedmodel_bakery.serving.options.settings import (
+    Tls,
+    check_flags,
+    read_settings,
+    read_ssl_context,
+    read_tls,
+    warn_if_exposed,
+)
 from savedmodel_bakery.serving.options.text_format import TextFormatError
-from savedmodel_bakery.serving.options.tls import Tls, read_ssl_context, read_tls
 from savedmodel_bakery.wire.status import StatusError
 
 MODEL = "--model_base_path=/models/m"
