@@ -12,12 +12,7 @@ _PROFILER = "/tensorflow.ProfilerService/"
 _NEED_PREDICT = ("ModelReady", "ModelMetadata", "ModelConfig", "ModelInfer", "RepositoryIndex")
 
 RPC_ROLES: dict[str, Role | None] = {
-    METHODS["Predict"].path: Role.PREDICT,
-    METHODS["Classify"].path: Role.PREDICT,
-    METHODS["Regress"].path: Role.PREDICT,
-    METHODS["MultiInference"].path: Role.PREDICT,
-    METHODS["GetModelMetadata"].path: Role.PREDICT,
-    METHODS["GetModelStatus"].path: Role.PREDICT,
+    **{method.path: Role.PREDICT for method in METHODS.values()},
     METHODS["HandleReloadConfigRequest"].path: Role.ADMIN,
     _PROFILER + "Profile": Role.ADMIN,
     _PROFILER + "Terminate": Role.ADMIN,

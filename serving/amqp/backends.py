@@ -1,7 +1,14 @@
-"""What runs a worker's calls: a model in this process (`serving.loaded_model`), or a model server elsewhere."""
+"""What runs a worker's calls: a model in this process (`serving.loaded_model`), or a model server elsewhere.
+
+Calls are held back while a server is unreachable.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 import grpc
@@ -11,11 +18,15 @@ from savedmodel_bakery.client.servers import Server
 from savedmodel_bakery.client.transports import grpc_channel
 from savedmodel_bakery.client.transports.retries import pause_after
 from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.amqp.publisher import growing_pauses
 from savedmodel_bakery.wire.schema import METHODS
 from savedmodel_bakery.wire.status import Code, StatusError
 
 _HEALTH_CHECK = "/grpc.health.v1.Health/Check"
 _HEALTH_TIMEOUT_S = 5.0
+_MAX_PAUSE_S = 5.0
+
+logger = logging.getLogger(__name__)
 
 
 class Backend(Protocol):
@@ -65,3 +76,30 @@ class RemoteServer:
                 pause_s = pause_after(error.trailing_metadata() or (), code)
                 raise StatusError(code, error.details() or "", retry_after_s=pause_s) from error
             return response
+
+
+class Availability:
+    """Whether the backend can be reached. It is checked before the first call, and after each call that failed."""
+
+    def __init__(self, check: Callable[[], StatusError | None], threads: ThreadPoolExecutor) -> None:
+        self._check = check
+        self._threads = threads
+        self._is_checked = False
+        self._checking = asyncio.Lock()
+
+    def doubt(self) -> None:
+        """Check before the next call."""
+        self._is_checked = False
+
+    async def wait(self) -> None:
+        """Return when the backend is reachable."""
+        async with self._checking:
+            pauses = growing_pauses(_MAX_PAUSE_S)
+            while not self._is_checked:
+                self._is_checked = True  # unless a running call fails meanwhile
+                error = await asyncio.get_running_loop().run_in_executor(self._threads, self._check)
+                if error:
+                    self._is_checked = False
+                    pause_s = next(pauses)
+                    logger.warning("the model server is unreachable: %s; checking again in %.1f s", error.text, pause_s)
+                    await asyncio.sleep(pause_s)

@@ -71,11 +71,7 @@ InputDTypes = Callable[[ModelSpec], Mapping[str, DType]]
 
 
 def decode(
-    message: Message,
-    input_dtypes: InputDTypes,
-    model_name: str,
-    limits: ParseLimits,
-    charge: Callable[[int], None],
+    message: Message, input_dtypes: InputDTypes, model_name: str, limits: ParseLimits, charge: Callable[[int], None]
 ) -> Call:
     """Decode a message.
 

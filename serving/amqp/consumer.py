@@ -27,28 +27,22 @@ from savedmodel_bakery.client.transports.amqp_frames import unreadable
 from savedmodel_bakery.errors import ClientError, ConnectionFailedError
 from savedmodel_bakery.serving import incident
 from savedmodel_bakery.serving.amqp import queues
-from savedmodel_bakery.serving.amqp.availability import Availability
+from savedmodel_bakery.serving.amqp.backends import Availability
 from savedmodel_bakery.serving.amqp.codec import Message
-from savedmodel_bakery.serving.amqp.errors import (
-    check_reply_queue,
-    delivery_limit_reached,
-    is_away,
-    is_temporary,
-    message_too_large,
-    unsupported_encoding,
-)
+from savedmodel_bakery.serving.amqp.errors import check_reply_queue, delivery_limit_reached, is_away, is_temporary
 from savedmodel_bakery.serving.amqp.handlers import Handlers
 from savedmodel_bakery.serving.amqp.publisher import Publisher
 from savedmodel_bakery.serving.amqp.settling import Settling, WorkerOptions, count_deliveries, header
 from savedmodel_bakery.serving.telemetry import worker
 from savedmodel_bakery.wire import amqp
-from savedmodel_bakery.wire.status import StatusError, invalid_argument
+from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 logger = logging.getLogger(__name__)
 
 GRACE_S = 25.0
 """Time to finish prefetched messages after SIGTERM; a pod gets 30 s between SIGTERM and SIGKILL by default."""
 
+_PLAIN_ENCODINGS = {"", "identity", "binary", "us-ascii", "utf-8", "utf8"}  # some libraries always send one
 _WATCH_INTERVAL_S = 1.0
 _MOVES_LIMIT_S = 5.0  # how long a retried message waits for moves: a full retry queue takes none until it is processed
 
@@ -172,10 +166,16 @@ class Consumer:
 
     def _find_error(self, message: AbstractIncomingMessage, deliveries: int) -> StatusError | None:
         """Return why a message that can have a reply isn't worth a call."""
-        if error := unsupported_encoding(message.content_encoding):
-            return error
-        if len(message.body) > self._options.max_message_bytes:
-            return message_too_large(len(message.body), self._options.max_message_bytes)
+        encoding, size, max_size = message.content_encoding, len(message.body), self._options.max_message_bytes
+        if encoding is not None and encoding.lower() not in _PLAIN_ENCODINGS:
+            return invalid_argument(
+                f'content_encoding "{encoding}" is not supported: must be utf-8, us-ascii, binary, identity or none'
+            )
+        if size > max_size:
+            return StatusError(
+                Code.RESOURCE_EXHAUSTED,
+                f"the message has {size} bytes; at most {max_size} are allowed (--max-message-bytes)",
+            )
         if deliveries >= self._options.delivery_limit:
             return delivery_limit_reached(deliveries, self.timeout)
         return None
@@ -203,7 +203,10 @@ class Consumer:
         """Reply to messages; those for which the backend is unavailable or busy are retried. Frees so many calls."""
         try:
             await self._availability.wait()
-            requests = [_request(message) for message in messages]
+            requests = [
+                Message(message.body, message.content_type or "", message.type or "", message.headers)
+                for message in messages
+            ]
             loop = asyncio.get_running_loop()
             with ExitStack() as stack:
                 spans = [stack.enter_context(self._span(message)) for message in messages]
@@ -249,10 +252,6 @@ class Consumer:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-
-def _request(message: AbstractIncomingMessage) -> Message:
-    return Message(message.body, message.content_type or "", message.type or "", message.headers)
 
 
 async def wait_first(*awaitables: Awaitable[Any], timeout_s: float | None = None) -> None:

@@ -11,8 +11,6 @@ from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.responses import encode_error
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument, truncate_message
 
-_PLAIN_ENCODINGS = {"", "identity", "binary", "us-ascii", "utf-8", "utf8"}  # some libraries always send one
-
 
 def encode_failure(error: StatusError, content_type: str, *, dead_letter: bool = False) -> Response:
     """Make the response for a failed request of this content type.
@@ -45,39 +43,6 @@ def delivery_limit_reached(count: int, timeout: str) -> StatusError:
     )
 
 
-def attempts_used_up(count: int, error: StatusError) -> StatusError:
-    """Return the error after `count` attempts while the server was unavailable or overloaded; `error` is the last."""
-    return StatusError(
-        Code.ABORTED,
-        f"the model server was unavailable or overloaded in {count} attempts (--retry-attempts), perhaps because of "
-        f"the message, which was moved to the dead-letter queue; last error: {error}",
-    )
-
-
-def message_too_large(size: int, limit: int) -> StatusError:
-    """Return the error for a message that exceeds the worker's limit."""
-    return StatusError(
-        Code.RESOURCE_EXHAUSTED, f"the message has {size} bytes; at most {limit} are allowed (--max-message-bytes)"
-    )
-
-
-def unsupported_encoding(encoding: str | None) -> StatusError | None:
-    """Return the error for a message whose body is compressed; None for others, whose encoding is a character set."""
-    if encoding is None or encoding.lower() in _PLAIN_ENCODINGS:
-        return None
-    return invalid_argument(
-        f'content_encoding "{encoding}" is not supported: must be utf-8, us-ascii, binary, identity or none'
-    )
-
-
-def response_too_large(size: int) -> StatusError:
-    """Return the error for a response that exceeds the broker's message size."""
-    return StatusError(
-        Code.RESOURCE_EXHAUSTED,
-        f"the response has {size} bytes; a RabbitMQ message may have at most {amqp.MAX_MESSAGE_BYTES}",
-    )
-
-
 _GENERATED = ("amq.*", "amq_*")
 """Names that the broker or a robust connection of aio-pika has generated; such queues end with their callers."""
 
@@ -93,8 +58,7 @@ def check_reply_queue(reply_to: str | None, patterns: Sequence[str]) -> StatusEr
     if _matches_any(reply_to, allowed):
         return None
     return StatusError(
-        Code.PERMISSION_DENIED,
-        f'reply_to "{reply_to}" is not allowed: must be {" or ".join(allowed)} (--result-queue)',
+        Code.PERMISSION_DENIED, f'reply_to "{reply_to}" is not allowed: must be {" or ".join(allowed)} (--result-queue)'
     )
 
 

@@ -16,12 +16,12 @@ from savedmodel_bakery.serving.admission.parsing import parsing
 from savedmodel_bakery.serving.amqp import batching, codec
 from savedmodel_bakery.serving.amqp.backends import Backend
 from savedmodel_bakery.serving.amqp.codec import Call, Message, Response, UndecodableError
-from savedmodel_bakery.serving.amqp.errors import encode_failure, is_temporary, response_too_large
+from savedmodel_bakery.serving.amqp.errors import encode_failure, is_temporary
 from savedmodel_bakery.serving.inference.predict import SignatureNotFoundError, input_dtypes
 from savedmodel_bakery.wire import amqp, schema
 from savedmodel_bakery.wire.dtypes import DType
 from savedmodel_bakery.wire.messages import SIGNATURE_FIELD, ModelSpec, write_spec
-from savedmodel_bakery.wire.status import StatusError
+from savedmodel_bakery.wire.status import Code, StatusError
 
 Value = TypeVar("Value")
 
@@ -144,7 +144,11 @@ def _encode(message: Message, call: Call | StatusError, result: bytes | StatusEr
     if isinstance(response, Response):
         if len(response.body) <= amqp.MAX_MESSAGE_BYTES:
             return response
-        response = response_too_large(len(response.body))
+        response = StatusError(
+            Code.RESOURCE_EXHAUSTED,
+            f"the response has {len(response.body)} bytes; a RabbitMQ message may have at most "
+            f"{amqp.MAX_MESSAGE_BYTES}",
+        )
     return encode_failure(response, message.content_type, dead_letter=isinstance(response, UndecodableError))
 
 

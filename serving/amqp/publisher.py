@@ -9,20 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
+from collections.abc import Iterator
 from types import TracebackType
 
 import aio_pika
 from aio_pika import exceptions
 from aio_pika.abc import AbstractChannel, AbstractConnection
-from aiormq.exceptions import (
-    ChannelAccessRefused,
-    ConnectionFrameError,
-    ConnectionInternalError,
-    ConnectionSyntaxError,
-)
+from aiormq.exceptions import ChannelAccessRefused, ConnectionFrameError, ConnectionInternalError, ConnectionSyntaxError
 
 from savedmodel_bakery.client.transports.amqp_broker import BROKER_ERRORS, Broker
-from savedmodel_bakery.serving.amqp.availability import growing_pauses
 
 logger = logging.getLogger(__name__)
 
@@ -114,6 +110,17 @@ class Publisher:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+def growing_pauses(max_s: float) -> Iterator[float]:
+    """Yield seconds to wait: half a second, then twice as long each time up to `max_s`.
+
+    Each is up to a quarter shorter or longer, so that several workers do not try at the same time.
+    """
+    pause_s = 0.5
+    while True:
+        yield pause_s * random.uniform(0.75, 1.25)
+        pause_s = min(2 * pause_s, max_s)
 
 
 async def _publish(channel: AbstractChannel, message: aio_pika.Message, queue: str) -> None:

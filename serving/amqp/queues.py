@@ -77,10 +77,7 @@ async def declare(channel: AbstractChannel, queue: str, *, delivery_limit: int) 
 
 
 async def reply(
-    publisher: Publisher,
-    message: AbstractIncomingMessage,
-    response: Response,
-    expiration_s: float | None = None,
+    publisher: Publisher, message: AbstractIncomingMessage, response: Response, expiration_s: float | None = None
 ) -> str | None:
     """Publish the response to a message, whose `reply_to` was checked; return after the broker has confirmed it.
 

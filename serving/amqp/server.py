@@ -15,10 +15,9 @@ from aio_pika.abc import AbstractConnection
 from savedmodel_bakery.client.transports.amqp_broker import Broker
 from savedmodel_bakery.errors import ClientError, RequestRefusedError
 from savedmodel_bakery.serving.amqp import queues
-from savedmodel_bakery.serving.amqp.availability import growing_pauses
 from savedmodel_bakery.serving.amqp.consumer import Consumer, wait_first
 from savedmodel_bakery.serving.amqp.handlers import Handlers
-from savedmodel_bakery.serving.amqp.publisher import Publisher
+from savedmodel_bakery.serving.amqp.publisher import Publisher, growing_pauses
 from savedmodel_bakery.serving.amqp.settling import WorkerOptions
 from savedmodel_bakery.serving.telemetry import worker
 

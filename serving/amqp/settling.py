@@ -14,11 +14,11 @@ from aio_pika.abc import AbstractIncomingMessage
 
 from savedmodel_bakery.serving.amqp import queues
 from savedmodel_bakery.serving.amqp.codec import Response
-from savedmodel_bakery.serving.amqp.errors import attempts_used_up, encode_failure
+from savedmodel_bakery.serving.amqp.errors import encode_failure
 from savedmodel_bakery.serving.amqp.publisher import Publisher, RefusedError
 from savedmodel_bakery.serving.telemetry import worker
 from savedmodel_bakery.wire import amqp
-from savedmodel_bakery.wire.status import StatusError
+from savedmodel_bakery.wire.status import Code, StatusError
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +64,11 @@ class Settling:
         """Retry a message for which the backend was unavailable or busy, unless its attempts are used up."""
         attempts = header(message, amqp.ATTEMPTS) + 1
         if attempts >= self._options.retry_attempts:
-            await self.fail(message, attempts_used_up(attempts, error))
+            text = (
+                f"the model server was unavailable or overloaded in {attempts} attempts (--retry-attempts), perhaps "
+                f"because of the message, which was moved to the dead-letter queue; last error: {error}"
+            )
+            await self.fail(message, StatusError(Code.ABORTED, text))
             return
         pause_s = min(max(_FIRST_PAUSE_S * 4 ** (attempts - 1), error.retry_after_s or 0.0), _MAX_PAUSE_S)
         logger.warning(

@@ -80,9 +80,7 @@ server_options = option_group(
     click.option("--cert", type=_FILE, help="PEM file of the worker's certificate, with TLS."),
     click.option("--key", type=_FILE, show_default="in --cert", help="PEM file of its private key."),
     click.option(
-        "--token-file",
-        metavar="FILE",
-        help=f"File with the token for --server. Or set {TOKEN_VARIABLE} to the token.",
+        "--token-file", metavar="FILE", help=f"File with the token for --server. Or set {TOKEN_VARIABLE} to the token."
     ),
 )
 """Gives a command the options for the model server; their values are the arguments of `describe_server`."""

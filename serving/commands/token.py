@@ -53,10 +53,7 @@ def cli() -> None:
     help="Model that the token covers. Repeatable.",
 )
 @click.option(
-    "--requests-per-second",
-    type=FloatRange(min=0, min_open=True),
-    show_default="no limit",
-    help="Limit of calls.",
+    "--requests-per-second", type=FloatRange(min=0, min_open=True), show_default="no limit", help="Limit of calls."
 )
 @click.option(
     "--rows-per-second", type=FloatRange(min=0, min_open=True), show_default="no limit", help="Limit of rows."

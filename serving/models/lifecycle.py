@@ -40,11 +40,7 @@ class Lifecycle:
     """Keeps a registry in sync with the configured models and the versions on disk; `on_change` follows each change."""
 
     def __init__(
-        self,
-        registry: Registry,
-        load: Load,
-        options: LifecycleOptions,
-        on_change: Callable[[], None] = lambda: None,
+        self, registry: Registry, load: Load, options: LifecycleOptions, on_change: Callable[[], None] = lambda: None
     ) -> None:
         self._registry = registry
         self._options = options
@@ -158,10 +154,7 @@ class Lifecycle:
                 )
             return
         check_models(
-            models,
-            self._models,
-            self._registry.available,
-            labels_for_unavailable=self._options.labels_for_unavailable,
+            models, self._models, self._registry.available, labels_for_unavailable=self._options.labels_for_unavailable
         )
         self._is_configured = True
         pending = self._pending()

@@ -25,12 +25,7 @@ def _parse_integer(text: str) -> int:
     return int(text)
 
 
-_PARSERS = {
-    bool: {"true": True, "false": False}.__getitem__,
-    int: _parse_integer,
-    float: float,
-    str: str,
-}
+_PARSERS = {bool: {"true": True, "false": False}.__getitem__, int: _parse_integer, float: float, str: str}
 _TYPE_NAMES = {bool: "bool", int: "int64", float: "float", str: "string"}
 
 

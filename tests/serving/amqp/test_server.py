@@ -16,7 +16,7 @@ from fake_channel import OPTIONS, FakeChannel, FakeConnections, Outcome, in_virt
 
 from savedmodel_bakery.client.transports.amqp_broker import Broker
 from savedmodel_bakery.errors import RequestRefusedError
-from savedmodel_bakery.serving.amqp import availability
+from savedmodel_bakery.serving.amqp import publisher
 from savedmodel_bakery.serving.amqp.server import Worker
 from savedmodel_bakery.wire.status import Code
 
@@ -67,7 +67,7 @@ def not_readable() -> FakeChannel:
 async def test_a_worker_reconnects_after_jittered_pauses_that_grow_until_it_has_connected(
     monkeypatch: pytest.MonkeyPatch, connections: Connections, pick: Callable[..., float], factor: float
 ) -> None:
-    monkeypatch.setattr(availability, "random", SimpleNamespace(uniform=pick))
+    monkeypatch.setattr(publisher, "random", SimpleNamespace(uniform=pick))
     fake = connections(100.0, *(unreachable() for _ in range(8)), 100.0, FOREVER_S)
     ended, stop = start()
     await asyncio.sleep(1000)

@@ -9,8 +9,7 @@ from amqp_worker import answering_server
 from server_process import free_port
 
 from savedmodel_bakery.client.servers import parse_server
-from savedmodel_bakery.serving.amqp.availability import Availability
-from savedmodel_bakery.serving.amqp.backends import RemoteServer
+from savedmodel_bakery.serving.amqp.backends import Availability, RemoteServer
 from savedmodel_bakery.wire.status import Code, StatusError
 
 
