@@ -13,7 +13,7 @@ from typing import Any
 from multipart import MultipartError, MultipartSegment, PushMultipartParser, parse_options_header
 
 from savedmodel_bakery.errors import ClientError
-from savedmodel_bakery.serving.access.required_roles import PHOTOS
+from savedmodel_bakery.serving.access.access import PHOTOS
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.call.http import (
     NOSNIFF,

@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from savedmodel_bakery.serving.access.required_roles import PUBLIC_PATHS
+from savedmodel_bakery.serving.access.access import PUBLIC_PATHS
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.call.call import Entrypoint
 from savedmodel_bakery.serving.grpc.server import GrpcServer

@@ -1,13 +1,27 @@
-"""What this process may use and uses, memory and threads; returns free memory to the system."""
+"""This process: the memory and the threads that it may use, and the signals that stop it."""
 
 from __future__ import annotations
 
 import ctypes
 import gc
+import logging
 import os
 import resource
-from collections.abc import Iterator
+import signal
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+_SIGNALS = {signal.SIGTERM, signal.SIGINT}
+_GROUPS = Path("/proc/self/cgroup")
+_MOUNT = Path("/sys/fs/cgroup")
+_PROC = Path("/proc")
+_SHARE_OF_THREADS = 0.5
+_MOST = 100_000  # if no limit is known
+_SHARE_OF_MEMORY = 0.25
+_STACK_BYTES = 8 * 2**20  # of a thread, if the size of stacks is not limited
 
 _trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only
 if _trim is not None:
@@ -82,10 +96,6 @@ def memory_limit_bytes() -> int:
     return min([machine, *(limit for limit in others if limit is not None)])
 
 
-_GROUPS = Path("/proc/self/cgroup")
-_MOUNT = Path("/sys/fs/cgroup")
-
-
 def control_groups(controller: str) -> Iterator[Path]:
     """Yield the folders of the process's group and of those above it, of version 1 or 2, where they are visible.
 
@@ -117,13 +127,6 @@ def read_number(path: Path) -> int | None:
     except OSError:
         return None
     return int(text) if text.isdigit() else None
-
-
-_PROC = Path("/proc")
-_SHARE_OF_THREADS = 0.5
-_MOST = 100_000  # if no limit is known
-_SHARE_OF_MEMORY = 0.25
-_STACK_BYTES = 8 * 2**20  # of a thread, if the size of stacks is not limited
 
 
 def count_call_threads() -> int:
@@ -175,3 +178,26 @@ def _threads_of_user() -> int:
         if fields["Uid"][0] == user:
             count += int(fields["Threads"][0])
     return count
+
+
+class StopSignals:
+    """Calls an action for each SIGTERM and SIGINT; it may be replaced later, and its errors are logged.
+
+    A signal handler of Python runs on the main thread, between two steps of whatever that thread does: it waits for
+    ever if it needs a lock that the main thread holds at that moment. A thread that calls `sigwait` interrupts nothing.
+
+    Create this before the process has other threads: they inherit that these signals are blocked.
+    """
+
+    def __init__(self, action: Callable[[], object]) -> None:
+        self.action = action
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        threading.Thread(target=self._run, name="signals", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            signal.sigwait(_SIGNALS)
+            try:
+                self.action()
+            except Exception:
+                logger.exception("Failed to stop")

@@ -26,7 +26,7 @@ from savedmodel_bakery.serving.options.flags import CommandLine
 from savedmodel_bakery.serving.options.model_config import UnavailableVersionError
 from savedmodel_bakery.serving.options.settings import Settings, read_models
 from savedmodel_bakery.serving.ports import start_grpc, start_rest
-from savedmodel_bakery.serving.signals import StopSignals
+from savedmodel_bakery.serving.process import StopSignals
 from savedmodel_bakery.serving.telemetry import state
 from savedmodel_bakery.serving.telemetry.requests import AccessLog, Requests
 from savedmodel_bakery.wire.model_config import parse_config

@@ -1,4 +1,4 @@
-"""Decides who is calling, and whether the caller may make this call."""
+"""Decides who is calling, which role each RPC and REST path needs, and whether the caller may make this call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from urllib.parse import unquote
 
 from savedmodel_bakery.serving.access.identity import Identity
 from savedmodel_bakery.serving.access.tokens import Role, TokensError, hash_secret, parse_tokens
+from savedmodel_bakery.wire.schema import METHODS
 from savedmodel_bakery.wire.status import Code, StatusError
+from savedmodel_bakery.wire.v2.schema import METHODS as V2_METHODS
 
 logger = logging.getLogger(__name__)
 
@@ -165,3 +167,38 @@ def is_local_peer(peer: str) -> bool:
     if scheme == "unix":
         return True
     return scheme in ("ipv4", "ipv6") and is_loopback(unquote(address).rpartition(":")[0].strip("[]"))
+
+
+_PROFILER = "/tensorflow.ProfilerService/"
+
+# RPCs of the v2 protocol that name a model; any valid token is enough for the others, most of which are unimplemented.
+_NEED_PREDICT = ("ModelReady", "ModelMetadata", "ModelConfig", "ModelInfer", "RepositoryIndex")
+
+RPC_ROLES: dict[str, Role | None] = {
+    **{method.path: Role.PREDICT for method in METHODS.values()},
+    METHODS["HandleReloadConfigRequest"].path: Role.ADMIN,
+    _PROFILER + "Profile": Role.ADMIN,
+    _PROFILER + "Terminate": Role.ADMIN,
+    **{method.path: Role.PREDICT if name in _NEED_PREDICT else None for name, method in V2_METHODS.items()},
+}
+"""By path. The health service, and ServerLive and ServerReady of the v2 protocol, need no token; a call of any other
+path needs a valid token, whatever its roles."""
+
+LIVE_PATH, READY_PATH = "/v2/health/live", "/v2/health/ready"
+PUBLIC_PATHS = (LIVE_PATH, READY_PATH)
+"""REST paths that need no token."""
+
+
+PHOTOS = "/photos/"
+"""Before the name of a model that runs on photos."""
+
+
+def rest_role(path: str, *, metrics_path: str | None) -> Role | None:
+    """Return the role that a REST path needs, whatever the method; None if any valid token is enough.
+
+    The path is as sent, and not one of `PUBLIC_PATHS`; `metrics_path` is None if there is no metrics page.
+    """
+    if path == metrics_path:
+        return Role.METRICS
+    is_model = path.lower().startswith("/v1/") or path.startswith(("/v2/models/", "/v2/repository/index", PHOTOS))
+    return Role.PREDICT if is_model else None

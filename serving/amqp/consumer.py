@@ -25,7 +25,6 @@ from savedmodel_bakery import tracing
 from savedmodel_bakery.client.transports.amqp_broker import BROKER_ERRORS
 from savedmodel_bakery.client.transports.amqp_frames import unreadable
 from savedmodel_bakery.errors import ClientError, ConnectionFailedError
-from savedmodel_bakery.serving import incident
 from savedmodel_bakery.serving.amqp import queues
 from savedmodel_bakery.serving.amqp.backends import Availability
 from savedmodel_bakery.serving.amqp.codec import Message
@@ -34,6 +33,7 @@ from savedmodel_bakery.serving.amqp.handlers import Handlers
 from savedmodel_bakery.serving.amqp.publisher import Publisher
 from savedmodel_bakery.serving.amqp.settling import Settling, WorkerOptions, count_deliveries, header
 from savedmodel_bakery.serving.telemetry import worker
+from savedmodel_bakery.serving.telemetry.requests import report_exception
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
@@ -245,7 +245,7 @@ class Consumer:
                 if isinstance(error, (ClientError, *BROKER_ERRORS)):
                     logger.warning("closing the channel: %s", error)
                 else:
-                    incident.report(logger, "processing a message")
+                    report_exception(logger, "processing a message")
                 await self._channel.close()
 
         task = asyncio.ensure_future(guarded())

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from savedmodel_bakery.serving import incident
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.parsing import parsing
@@ -18,6 +17,7 @@ from savedmodel_bakery.serving.amqp.backends import Backend
 from savedmodel_bakery.serving.amqp.codec import Call, Message, Response, UndecodableError
 from savedmodel_bakery.serving.amqp.errors import encode_failure, is_temporary
 from savedmodel_bakery.serving.inference.predict import SignatureNotFoundError, input_dtypes
+from savedmodel_bakery.serving.telemetry.requests import report_exception
 from savedmodel_bakery.wire import amqp, schema
 from savedmodel_bakery.wire.dtypes import DType
 from savedmodel_bakery.wire.messages import SIGNATURE_FIELD, ModelSpec, write_spec
@@ -159,4 +159,4 @@ def _attempt(operation: str, function: Callable[..., Value], *arguments: Any) ->
     except StatusError as error:
         return error
     except Exception:
-        return incident.report(logger, operation)
+        return report_exception(logger, operation)

@@ -20,13 +20,12 @@ from typing import Any, NamedTuple, TypeVar
 
 from google.protobuf.message import DecodeError
 
-from savedmodel_bakery.serving import incident
 from savedmodel_bakery.serving.access.identity import Identity
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.context import Handler, RequestContext
 from savedmodel_bakery.serving.telemetry import metrics
 from savedmodel_bakery.serving.telemetry.registry import count_rejection
-from savedmodel_bakery.serving.telemetry.requests import Entry, Requests
+from savedmodel_bakery.serving.telemetry.requests import Entry, Requests, report_exception
 from savedmodel_bakery.wire.status import Code, StatusError
 
 _Request = TypeVar("_Request")
@@ -115,7 +114,7 @@ class Call:
         elif isinstance(error, DecodeError):
             status = StatusError(Code.INTERNAL, "")
         else:
-            status = incident.report(logger, self._name, self._entry.request_id if self._entry else "")
+            status = report_exception(logger, self._name, self._entry.request_id if self._entry else "")
         self._code = status.code
         count_rejection(self._entrypoint.name, status)
         return status

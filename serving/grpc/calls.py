@@ -10,9 +10,8 @@ from typing import Any
 
 import grpc
 
-from savedmodel_bakery.serving.access.access import Access, is_local_peer
+from savedmodel_bakery.serving.access.access import RPC_ROLES, Access, is_local_peer
 from savedmodel_bakery.serving.access.identity import Identity
-from savedmodel_bakery.serving.access.required_roles import RPC_ROLES
 from savedmodel_bakery.serving.access.tokens import Role
 from savedmodel_bakery.serving.admission import costs
 from savedmodel_bakery.serving.admission.context import RequestContext

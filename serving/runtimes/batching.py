@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from savedmodel_bakery.serving import incident
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.options.batching_parameters import BatchingParameters, check_sizes
 from savedmodel_bakery.serving.runtimes.batch_scheduler import BatchScheduler
 from savedmodel_bakery.serving.runtimes.runtime import Runtime
 from savedmodel_bakery.serving.telemetry import metrics
 from savedmodel_bakery.serving.telemetry.registry import HALVED_BATCHES
+from savedmodel_bakery.serving.telemetry.requests import report_exception
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 from savedmodel_bakery.wire.tensors import Tensor
 
@@ -121,7 +121,7 @@ class Batcher:
             self._run_pieces(pieces)
             return
         except Exception as caught:
-            error = caught if isinstance(caught, StatusError) else incident.report(logger, "a batch")
+            error = caught if isinstance(caught, StatusError) else report_exception(logger, "a batch")
         # Not in the `except` block: errors of these runs would have the one above as their context.
         if len(pieces) == 1 or error.code in _TIME_IS_OVER:
             _fail(pieces, error)

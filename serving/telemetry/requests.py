@@ -1,4 +1,7 @@
-"""Observes requests: each becomes a line of the access log and a span of OpenTelemetry, if these are on."""
+"""Observes requests: each becomes a line of the access log and a span of OpenTelemetry, if these are on.
+
+After an unexpected exception, the caller gets INTERNAL and a request id; the log gets the traceback with the same id.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from datetime import datetime, timezone
 
 from savedmodel_bakery import tracing
 from savedmodel_bakery.log import EscapingFormatter
+from savedmodel_bakery.wire.status import Code, StatusError
 
 REQUEST_ID = "x-request-id"
 """The header, or the key of the metadata, with the id of a request."""
@@ -147,3 +151,13 @@ class Entry:
 def _quote(value: str | float) -> str:
     text = str(value)
     return text if _PLAIN.fullmatch(text) else json.dumps(text)
+
+
+def report_exception(logger: logging.Logger, operation: str, request_id: str = "") -> StatusError:
+    """Log the exception that is being handled and return the error to send to the caller.
+
+    `operation` is what failed, such as `POST /v1/models/m:predict`; by default the request id is a new one.
+    """
+    request_id = request_id or uuid.uuid4().hex
+    logger.exception("%s failed with an unexpected exception (request id %s)", operation, request_id)
+    return StatusError(Code.INTERNAL, f"internal error; see request id {request_id} in the server's log")

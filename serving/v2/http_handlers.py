@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from savedmodel_bakery.serving.access.required_roles import LIVE_PATH, READY_PATH
+from savedmodel_bakery.serving.access.access import LIVE_PATH, READY_PATH
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import Limits
 from savedmodel_bakery.serving.admission.parsing import parsing

@@ -16,7 +16,7 @@ import pytest
 import requests
 from server_process import free_port
 
-from savedmodel_bakery.serving import incident, server
+from savedmodel_bakery.serving import server
 from savedmodel_bakery.serving.access.access import Access
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
@@ -26,6 +26,7 @@ from savedmodel_bakery.serving.grpc.server import GrpcServer
 from savedmodel_bakery.serving.rest.rest_api import RestApi
 from savedmodel_bakery.serving.rest.router import Router
 from savedmodel_bakery.serving.rest.server import RestServer
+from savedmodel_bakery.serving.telemetry.requests import report_exception
 from savedmodel_bakery.wire.schema import METHODS
 from savedmodel_bakery.wire.status import Code
 
@@ -51,7 +52,7 @@ def test_an_incident_is_logged_and_becomes_an_internal_error(caplog: pytest.LogC
     try:
         fail()
     except ZeroDivisionError:
-        error = incident.report(logging.getLogger("test"), "POST /v1/models/m:predict")
+        error = report_exception(logging.getLogger("test"), "POST /v1/models/m:predict")
     assert Code.INTERNAL == error.code
     check_log(caplog, error.message)
     assert "POST /v1/models/m:predict failed" in caplog.text

@@ -12,7 +12,7 @@ import pytest
 
 PROGRAM = """
 import os, signal, sys, threading
-from savedmodel_bakery.serving.signals import StopSignals
+from savedmodel_bakery.serving.process import StopSignals
 
 lock, ended = threading.Lock(), threading.Event()
 signals = StopSignals(lambda: os._exit(1))
@@ -36,7 +36,7 @@ def test_the_action_may_wait_for_the_main_thread(number: signal.Signals) -> None
 
 FAILING_ACTION = """
 import os, signal, threading
-from savedmodel_bakery.serving.signals import StopSignals
+from savedmodel_bakery.serving.process import StopSignals
 
 failed = threading.Event()
 

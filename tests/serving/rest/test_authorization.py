@@ -8,8 +8,7 @@ import pytest
 import requests
 from server_process import free_port
 
-from savedmodel_bakery.serving.access.access import ANYONE, Access
-from savedmodel_bakery.serving.access.required_roles import PUBLIC_PATHS
+from savedmodel_bakery.serving.access.access import ANYONE, PUBLIC_PATHS, Access
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext

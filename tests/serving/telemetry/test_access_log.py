@@ -19,9 +19,8 @@ from server_process import ServerProcess
 from tensorflow_serving.apis import prediction_service_pb2_grpc
 from waiting import wait_until
 
-from savedmodel_bakery.serving import incident
 from savedmodel_bakery.serving.access.tokens import Role, Token, format_token, hash_secret
-from savedmodel_bakery.serving.telemetry.requests import AccessLog, Requests
+from savedmodel_bakery.serving.telemetry.requests import AccessLog, Requests, report_exception
 
 MODEL = "half_plus_two"
 SECRET = "shop-secret"
@@ -194,6 +193,6 @@ def test_an_incident_has_the_id_of_its_request(caplog: pytest.LogCaptureFixture)
     try:
         raise ZeroDivisionError
     except ZeroDivisionError:
-        error = incident.report(logging.getLogger(), "a call", "order-17")
+        error = report_exception(logging.getLogger(), "a call", "order-17")
     assert "order-17" in error.message
     assert "order-17" in caplog.text
