@@ -79,7 +79,8 @@ def cli() -> None:
 Examples:
   bakery amqp work --model-base-path saved_model/flowers
   bakery amqp work --url amqps://worker:secret@broker.example/ --server models.example:8500 --batch-size 8
-"""
+""",
+    context_settings={"show_default": True},
 )
 @broker_options
 @click.option(
@@ -98,7 +99,6 @@ Examples:
     "--prefetch",
     type=click.IntRange(1, 65535),
     default=16,
-    show_default=True,
     help="Messages delivered to the worker and not yet acknowledged.",
 )
 @click.option(
@@ -107,10 +107,9 @@ Examples:
     aliases=("--batch",),
     type=click.IntRange(1),
     default=1,
-    show_default=True,
     help="Messages that may be joined into one call; 1 turns joining off.",
 )
-@click.option("--calls", type=click.IntRange(1, 1024), default=2, show_default=True, help="Concurrent calls.")
+@click.option("--calls", type=click.IntRange(1, 1024), default=2, help="Concurrent calls.")
 @click.option(
     "--timeout-seconds",
     "timeout_s",
@@ -118,7 +117,6 @@ Examples:
     aliases=("--timeout-second",),
     type=FloatRange(0, MAX_TIMEOUT_S, min_open=True),
     default=300.0,
-    show_default=True,
     help="Time limit of a call.",
 )
 @click.option(
@@ -135,14 +133,12 @@ Examples:
     "--delivery-limit",
     type=click.IntRange(1),
     default=10,
-    show_default=True,
     help="Deliveries without a reply after which a message is dead-lettered. Fixed when the queue is created.",
 )
 @click.option(
     "--retry-attempts",
     type=click.IntRange(1, 100),
     default=5,
-    show_default=True,
     help="Attempts during which the model server was unavailable or overloaded, after which a message is "
     "dead-lettered.",
 )
@@ -151,7 +147,6 @@ Examples:
     "--max-message-bytes",
     type=click.IntRange(1, MAX_MESSAGE_BYTES),
     default=MAX_MESSAGE_BYTES,
-    show_default=True,
     help="Size of the largest message that is processed.",
 )
 @click.option(
@@ -159,7 +154,6 @@ Examples:
     "max_rows",
     type=click.IntRange(1),
     default=Limits.rows,
-    show_default=True,
     help="Strings in one input, or examples, of a message, with --model-base-path.",
 )
 @click.option(

@@ -8,16 +8,8 @@ from pathlib import Path
 import click
 
 from savedmodel_bakery.groups import FloatRange
-from savedmodel_bakery.serving.access.tokens import (
-    Role,
-    Token,
-    TokensError,
-    check_name,
-    format_token,
-    hash_secret,
-    make_secret,
-    parse_tokens,
-)
+from savedmodel_bakery.serving.access import tokens
+from savedmodel_bakery.serving.access.tokens import Role, TokensError
 
 EXAMPLES = """
 \b
@@ -33,7 +25,7 @@ def cli() -> None:
     """Make tokens for the callers of a server."""
 
 
-@cli.command(epilog=EXAMPLES)
+@cli.command(epilog=EXAMPLES, context_settings={"show_default": True})
 @click.argument("name")
 @click.option(
     "--role",
@@ -41,7 +33,6 @@ def cli() -> None:
     type=click.Choice([role.value for role in Role]),
     multiple=True,
     default=(Role.PREDICT.value,),
-    show_default=True,
     help="What the token permits. Repeatable.",
 )
 @click.option(
@@ -79,17 +70,17 @@ def new(
     """
     if models and Role.PREDICT.value not in roles:
         raise click.UsageError("--model has no effect without --role predict")
-    secret = make_secret()
+    secret = tokens.make_secret()
     try:
-        token = Token(
-            check_name(name),
-            hash_secret(secret),
+        token = tokens.Token(
+            tokens.check_name(name),
+            tokens.hash_secret(secret),
             frozenset(map(Role, roles)),
             frozenset(models) or None,
             _number(requests_per_second),
             _number(rows_per_second),
         )
-        entry = format_token(token)
+        entry = tokens.format_token(token)
         if path:
             _append(path, entry)
     except TokensError as error:
@@ -108,7 +99,7 @@ def _append(path: Path, entry: str) -> None:
     try:
         content = path.read_text(encoding="utf-8") if path.exists() else ""
         addition = f"\n{entry}" if content else entry
-        parse_tokens(content + addition)
+        tokens.parse_tokens(content + addition)
     except ValueError as error:
         raise TokensError(f"{path}: {error}") from error
     with path.open("a", encoding="utf-8") as file:
