@@ -142,7 +142,6 @@ def count_call_threads() -> int:
 
 
 def _startable() -> Iterator[int]:
-    """Yield how many threads could be started now by each of the limits."""
     kernel = _PROC / "sys/kernel"
     running = int((_PROC / "loadavg").read_text().split()[3].partition("/")[2])
     for limit in (read_number(kernel / name) for name in ("threads-max", "pid_max")):

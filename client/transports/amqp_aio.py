@@ -70,10 +70,7 @@ class _OpenConnection:
 
 
 class AmqpAioTransport:
-    """One connection to a broker, for the event loop of the first call; reconnects if the connection is lost.
-
-    `queue` is the workers' queue; `timeout_s` is the time limit of a call, connecting included.
-    """
+    """One connection to a broker, for the event loop of the first call; reconnects if the connection is lost."""
 
     def __init__(self, broker: Broker, *, queue: str, timeout_s: float) -> None:
         self._broker = broker
@@ -116,14 +113,18 @@ class AmqpAioTransport:
     ) -> AsyncGenerator[tuple[str, Prediction | ClientError], None]:
         """Yield id and prediction or error of each reply in a queue, until none has arrived for `idle_s` seconds.
 
-        A reply is acknowledged when the next one is requested, and is delivered again if that never happens. Raises
-        ClientError if the broker is unreachable, or refuses.
+        A reply is acknowledged when the next one is requested, and is delivered again if that never happens.
         """
         with self._broker.translate_errors():
             channel, deliveries = await self._consume(result_queue)
             try:
                 while (message := await _next(deliveries, idle_s)) is not None:
-                    yield message.correlation_id or "", _decode_result(message)
+                    result: Prediction | ClientError
+                    try:  # the reply itself names model and signature
+                        result = _decode(_UNKNOWN_CALL, message)
+                    except ClientError as exc:
+                        result = exc
+                    yield message.correlation_id or "", result
                     await message.ack()
             finally:
                 await _close(channel)
@@ -170,8 +171,6 @@ class AmqpAioTransport:
                 Code.NOT_FOUND,
                 f'queue "{self._queue}" not found on {self._broker.endpoint.address}; the first worker creates it',
             ) from exc
-        except exceptions.DeliveryError as exc:
-            raise RequestRefusedError(Code.UNAVAILABLE, f'queue "{self._queue}" is full') from exc
 
     async def _consume(self, result_queue: str) -> tuple[AbstractChannel, _Deliveries]:
         deadline = self._deadline()
@@ -254,12 +253,3 @@ def _decode(call: Call, message: AbstractIncomingMessage) -> Any:
     if error.code is Code.DEADLINE_EXCEEDED:
         raise DeadlineExceededError(error.message)
     raise RequestRefusedError(error.code, error.message)
-
-
-def _decode_result(message: AbstractIncomingMessage) -> Prediction | ClientError:
-    """Decode the reply to an earlier call; the reply itself names model and signature."""
-    try:
-        prediction: Prediction = _decode(_UNKNOWN_CALL, message)
-        return prediction
-    except ClientError as exc:
-        return exc

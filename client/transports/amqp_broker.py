@@ -62,10 +62,7 @@ class Broker:
 
     @classmethod
     def parse(cls, target: str) -> Broker:
-        """Parse a URL, or `HOST[:PORT]`, which means user guest and the default virtual host.
-
-        Raises ValueError if the target is neither, or names a certificate file that does not exist.
-        """
+        """Parse a URL, or `HOST[:PORT]`, which means user guest and the default virtual host; raises ValueError."""
         if not isinstance(target, str):
             raise ValueError(f"invalid broker address: must be one str, not a {type(target).__name__}")
         try:
@@ -84,11 +81,7 @@ class Broker:
         return cls(url, endpoint)
 
     async def connect(self, name: str, *, timeout_s: float) -> AbstractConnection:
-        """Open a connection that the broker's tools list as `name`.
-
-        Raises ConnectionFailedError if no broker responds, RequestRefusedError if it rejects the user or the virtual
-        host.
-        """
+        """Open a connection that the broker's tools list as `name`; raises ClientError."""
         with self.translate_errors(connecting=True):
             properties: FieldTable = {"connection_name": name}
             connection = aio_pika.Connection(self.url, client_properties=properties)

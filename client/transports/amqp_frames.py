@@ -152,10 +152,7 @@ def _check_property(name: str, kind: str, value: bytes) -> None:
 
 
 def _count_values(content: bytes, *, keyed: bool, depth: int = 0) -> int:
-    """Return the number of values in a table, or in an array, whose items have no key; with those inside others.
-
-    Raises ValueError if there are too many, or too many tables and arrays inside each other.
-    """
+    """Return the number of values in a table or array, with those inside others; raises ValueError beyond a limit."""
     if depth > MAX_NESTING:
         raise ValueError(f"more than {MAX_NESTING} tables and arrays inside each other")
     count = end = 0

@@ -91,8 +91,7 @@ ANYONE = Identity()
 class Access:
     """The rules of a server.
 
-    Without a tokens file, everybody may predict and read metrics, and callers on this machine may do everything. Raises
-    OSError if the file can't be read, and TokensError if it is invalid.
+    Without a tokens file, everybody may predict and read metrics, and callers on this machine may do everything.
     """
 
     def __init__(self, tokens_file: Path | None = None) -> None:
@@ -108,9 +107,6 @@ class Access:
 
         `credentials` is the value of the header or metadata `authorization`. `is_local`: the request came over the
         loopback interface or a Unix socket. `role` is None if any valid token is enough.
-
-        Raises StatusError: UNAUTHENTICATED without a valid token, PERMISSION_DENIED if the caller lacks the role, or
-        RESOURCE_EXHAUSTED if the caller has sent its requests of this second.
         """
         if self._file is None:
             if role is Role.ADMIN and not is_local:

@@ -60,10 +60,7 @@ def hash_secret(secret: str) -> bytes:
 
 
 def parse_tokens(text: str) -> tuple[Token, ...]:
-    """Parse the content of a tokens file, which has a table `[[tokens]]` for each token.
-
-    Raises TokensError if the text is not valid TOML, or an entry has unknown keys, lacks some, or has invalid values.
-    """
+    """Parse the content of a tokens file, which has a table `[[tokens]]` for each token."""
     try:
         document = parse_toml(text)
     except ValueError as error:

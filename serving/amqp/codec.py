@@ -73,13 +73,10 @@ InputDTypes = Callable[[ModelSpec], Mapping[str, DType]]
 def decode(
     message: Message, input_dtypes: InputDTypes, model_name: str, limits: ParseLimits, charge: Callable[[int], None]
 ) -> Call:
-    """Decode a message.
+    """Decode a message; raises UndecodableError if no worker could, and StatusError if it does not fit the model.
 
     `input_dtypes` types the values of a JSON body; `model_name` is the model of messages that name none; `charge` is
     called with the bytes of memory that parsing a protobuf body takes, and may raise StatusError.
-
-    Raises UndecodableError if no worker could decode the message; StatusError if it names an unknown model, version or
-    signature, its values don't fit the signature, or a JSON body exceeds the limits.
     """
     media_type = amqp.media_type(message.content_type)
     if media_type == amqp.PROTOBUF:

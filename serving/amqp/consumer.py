@@ -31,8 +31,7 @@ from savedmodel_bakery.serving.amqp.codec import Message
 from savedmodel_bakery.serving.amqp.errors import check_reply_queue, delivery_limit_reached, is_away, is_temporary
 from savedmodel_bakery.serving.amqp.handlers import Handlers
 from savedmodel_bakery.serving.amqp.publisher import Publisher
-from savedmodel_bakery.serving.amqp.settling import Settling, WorkerOptions, count_deliveries, header
-from savedmodel_bakery.serving.telemetry import worker
+from savedmodel_bakery.serving.amqp.settling import REDELIVERIES, Settling, WorkerOptions, count_deliveries, header
 from savedmodel_bakery.serving.telemetry.requests import report_exception
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
@@ -82,10 +81,7 @@ class Consumer:
         channel.close_callbacks.add(self._lose)
 
     async def run(self, declared: queues.Queues, stop: asyncio.Event) -> None:
-        """Consume until `stop` is set, then finish the prefetched messages within the grace period.
-
-        Raises ConnectionFailedError if the channel was lost.
-        """
+        """Consume until `stop` is set, then finish the prefetched messages within the grace period."""
         tags: dict[AbstractQueue, str] = {}
         try:
             self._spawn(self._dispatch())
@@ -113,7 +109,6 @@ class Consumer:
             raise ConnectionFailedError(f"the broker, or the connection to it, was lost{self._loss}")
 
     def _lose(self, _channel: object, error: BaseException | None) -> None:
-        """Note that the channel is closed."""
         self._loss = f": {error}" if error else ""
         if "delivery acknowledgement" in self._loss:
             self.timeout = str(error)
@@ -130,7 +125,7 @@ class Consumer:
         deliveries = header(message, amqp.DELIVERY_COUNT)
         if self._reject(message, deliveries):
             if deliveries:
-                worker.REDELIVERIES.inc()
+                REDELIVERIES.inc()
         elif deliveries:  # counted when it arrives from the retry queue
             move = self._spawn(self._settling.retry(message, deliveries, attempts=0))
             self._moves.add(move)
@@ -139,8 +134,7 @@ class Consumer:
             self._fresh.put_nowait(message)
 
     async def _receive_again(self, message: AbstractIncomingMessage) -> None:
-        """Receive a message from the retry queue."""
-        worker.REDELIVERIES.inc()
+        REDELIVERIES.inc()
         deliveries = count_deliveries(message)
         if not self._reject(message, deliveries):
             logger.info(

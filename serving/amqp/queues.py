@@ -25,6 +25,10 @@ MAX_REASONS = 1000
 _ADDED_HEADERS = (
     amqp.REASON, amqp.DELIVERY_COUNT, amqp.DELIVERIES, amqp.ATTEMPTS, "x-death", "x-first-death-", "x-last-death-",
 )  # fmt: skip
+_COPIED = (
+    "content_type", "content_encoding", "priority", "correlation_id", "reply_to", "message_id", "timestamp", "type",
+    "app_id",
+)  # fmt: skip
 
 
 class Queues(NamedTuple):
@@ -120,17 +124,9 @@ def copy(
     return aio_pika.Message(
         message.body,
         headers={**kept, **headers},
-        content_type=message.content_type,
-        content_encoding=message.content_encoding,
         delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
-        priority=message.priority,
-        correlation_id=message.correlation_id,
-        reply_to=message.reply_to,
         expiration=None if without_expiration else message.expiration,
-        message_id=message.message_id,
-        timestamp=message.timestamp,
-        type=message.type,
-        app_id=message.app_id,
+        **{name: getattr(message, name) for name in _COPIED},
     )
 
 

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 
 from aio_pika.abc import AbstractConnection
+from prometheus_client import Gauge
 
 from savedmodel_bakery.client.transports.amqp_broker import Broker
 from savedmodel_bakery.errors import ClientError, RequestRefusedError
@@ -19,9 +20,17 @@ from savedmodel_bakery.serving.amqp.consumer import Consumer, wait_first
 from savedmodel_bakery.serving.amqp.handlers import Handlers
 from savedmodel_bakery.serving.amqp.publisher import Publisher, growing_pauses
 from savedmodel_bakery.serving.amqp.settling import WorkerOptions
-from savedmodel_bakery.serving.telemetry import worker
+from savedmodel_bakery.serving.telemetry.registry import REGISTRY
 
 logger = logging.getLogger(__name__)
+
+WAITING_MESSAGES = Gauge(
+    "bakery_amqp_waiting_messages", "Messages in the queue that wait for a worker.", ("queue",), registry=REGISTRY
+)
+WAITING_DEAD_LETTERS = Gauge(
+    "bakery_amqp_waiting_dead_letters", "Dead letters of the queue.", ("queue",), registry=REGISTRY
+)
+CONSUMERS = Gauge("bakery_amqp_consumers", "Workers of the queue.", ("queue",), registry=REGISTRY)
 
 _CONNECT_TIMEOUT_S = 30.0
 _MAX_PAUSE_S = 30.0
@@ -56,7 +65,6 @@ class Worker:
                 measuring.cancel()
 
     async def _consume(self, stop: asyncio.Event) -> None:
-        """See `run`."""
         has_consumed, pauses, timeout = False, growing_pauses(_MAX_PAUSE_S), ""
         while not stop.is_set():
             try:
@@ -104,10 +112,13 @@ class Worker:
                 async with connection:
                     with self._broker.translate_errors():
                         status = await queues.status(connection, queue, with_reasons=False)
-                worker.set_queue(queue, waiting=status.ready, dead=status.dead, consumers=status.consumers)
+                WAITING_MESSAGES.labels(queue).set(status.ready)
+                WAITING_DEAD_LETTERS.labels(queue).set(status.dead)
+                CONSUMERS.labels(queue).set(status.consumers)
                 is_available = True
             except ClientError as error:  # the broker is away, or the queue was deleted
-                worker.forget_queue(queue)
+                for metric in (WAITING_MESSAGES, WAITING_DEAD_LETTERS, CONSUMERS):
+                    metric.remove_by_labels({"queue": queue})
                 if is_available:
                     logger.warning("no metrics of queue %s until the broker has them again: %s", queue, error)
                 is_available = False

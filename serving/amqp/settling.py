@@ -11,16 +11,30 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 
 from aio_pika.abc import AbstractIncomingMessage
+from prometheus_client import Counter
 
 from savedmodel_bakery.serving.amqp import queues
 from savedmodel_bakery.serving.amqp.codec import Response
 from savedmodel_bakery.serving.amqp.errors import encode_failure
 from savedmodel_bakery.serving.amqp.publisher import Publisher, RefusedError
-from savedmodel_bakery.serving.telemetry import worker
+from savedmodel_bakery.serving.telemetry.registry import REGISTRY
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.status import Code, StatusError
 
 logger = logging.getLogger(__name__)
+
+MESSAGES = Counter(
+    "bakery_amqp_messages",
+    "Messages that this worker has answered, by the status of the answer.",
+    ("status",),
+    registry=REGISTRY,
+)
+REDELIVERIES = Counter(
+    "bakery_amqp_redeliveries",
+    "Messages that this worker received although they had been delivered or attempted before.",
+    registry=REGISTRY,
+)
+DEAD_LETTERS = Counter("bakery_amqp_dead_letters", "Messages that this worker has dead-lettered.", registry=REGISTRY)
 
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 1.0, 60.0  # before another attempt; each pause is four times as long as the last
 
@@ -95,7 +109,7 @@ class Settling:
     async def finish(self, message: AbstractIncomingMessage, response: Response) -> None:
         """Publish the response, dead-letter the message if it has to be, and acknowledge it."""
         reason = await queues.reply(self._replies, message, response, self._options.expiration_s)
-        worker.MESSAGES.labels(response.error.code.name if response.error else "OK").inc()
+        MESSAGES.labels(response.error.code.name if response.error else "OK").inc()
         if response.dead_letter:
             reason = str(response.error)
         if reason:
@@ -114,10 +128,9 @@ class Settling:
             await self._settle(message.reject())
         else:
             await self._settle(message.ack())
-        worker.DEAD_LETTERS.inc()
+        DEAD_LETTERS.inc()
 
     async def _settle(self, settling: Awaitable[None]) -> None:
-        """Acknowledge or reject a message."""
         await settling
         self.pending -= 1
         if not self.pending:

@@ -23,10 +23,7 @@ PHOTOS = pa.schema([("image", pa.string()), ("content", pa.binary()), ("error", 
 
 
 def read_task(model: str, version: int, path: str) -> str:
-    """Return the name of a version's task, from the signatures in its saved_model.pb; the version is not loaded.
-
-    Raises StatusError if the file cannot be read, or the version takes no photos.
-    """
+    """Return the name of a version's task, from the signatures in its saved_model.pb; the version is not loaded."""
     file = Path(path) / "saved_model.pb"
     try:
         saved_model = schema.SavedModel.FromString(file.read_bytes())

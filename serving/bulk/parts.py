@@ -52,21 +52,14 @@ class Done:
     failed: int  # how many of them could not be read
     task: str | None  # name of the task of the rows; None without rows
 
-    def check_task(self, folder: Path, task: str) -> None:
-        """Check that rows of a task can be added to the existing ones."""
-        _check_task(folder, self.task, task)
-
 
 def read_parts(folder: Path, *, model: str) -> Done:
-    """Read which photos have a row in any part, and remove unfinished parts.
-
-    Raises StatusError if the folder contains other Parquet files, rows of another model, or files that can't be read.
-    """
+    """Read which photos have a row in any part, and remove unfinished parts; refuses a folder with other files."""
     keys: set[str] = set()
     failed = 0
     task: str | None = None
     for path, task_of_part in _complete_parts(folder):
-        _check_task(folder, task, task_of_part)
+        check_task(folder, task, task_of_part)
         task = task_of_part
         try:
             table = pq.read_table(path, columns=["image", "ok", "model"])
@@ -80,13 +73,13 @@ def read_parts(folder: Path, *, model: str) -> Done:
     return Done(frozenset(keys), failed, task)
 
 
-def _check_task(folder: Path, existing: str | None, task: str) -> None:
+def check_task(folder: Path, existing: str | None, task: str) -> None:
+    """Check that rows of a task can be added to the existing ones."""
     if existing not in (None, task):
         raise invalid_argument(f"{folder} contains rows of task {existing}, not {task}; use another folder")
 
 
 def _complete_parts(folder: Path) -> Iterator[tuple[Path, str]]:
-    """Yield each complete part and the task of its rows."""
     for path in sorted(folder.glob("*.parquet")):
         try:
             names = pq.read_schema(path).names

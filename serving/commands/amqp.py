@@ -18,14 +18,7 @@ from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S
 from savedmodel_bakery.defaults import DEFAULT_MODEL
 from savedmodel_bakery.groups import CONTEXT_SETTINGS, FloatRange, Option
 from savedmodel_bakery.serving.admission.limits import Limits
-from savedmodel_bakery.serving.commands.amqp_options import (
-    broker_options,
-    describe_server,
-    naming_missing_extras,
-    result_queue_option,
-    server_options,
-)
-from savedmodel_bakery.serving.commands.amqp_queues import print_status, purge_queue, requeue_dead_letters
+from savedmodel_bakery.serving.commands import amqp_queues
 from savedmodel_bakery.serving.commands.metrics_page import metrics_options, serve_page
 from savedmodel_bakery.tensorflow_import import show_log
 from savedmodel_bakery.wire.amqp import MAX_MESSAGE_BYTES
@@ -82,7 +75,7 @@ Examples:
 """,
     context_settings={"show_default": True},
 )
-@broker_options
+@amqp_queues.broker_options
 @click.option(
     "--model-name",
     show_default=f"the folder's name; with --server {DEFAULT_MODEL}",
@@ -94,7 +87,7 @@ Examples:
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Load this model into the worker: the folder with its version folders.",
 )
-@server_options
+@amqp_queues.server_options
 @click.option(
     "--prefetch",
     type=click.IntRange(1, 65535),
@@ -142,7 +135,7 @@ Examples:
     help="Attempts during which the model server was unavailable or overloaded, after which a message is "
     "dead-lettered.",
 )
-@result_queue_option
+@amqp_queues.result_queue_option
 @click.option(
     "--max-message-bytes",
     type=click.IntRange(1, MAX_MESSAGE_BYTES),
@@ -198,8 +191,8 @@ def work(
     if verbose:
         show_log()
     log.configure(logging.INFO, log.SERVER_FORMAT)
-    model_server = describe_server(server, **credentials)
-    with naming_missing_extras(context):
+    model_server = amqp_queues.describe_server(server, **credentials)
+    with amqp_queues.naming_missing_extras(context):
         from savedmodel_bakery.serving.amqp.handlers import CallLimits, Handlers, divide_memory
         from savedmodel_bakery.serving.amqp.server import Worker
         from savedmodel_bakery.serving.amqp.settling import WorkerOptions
@@ -209,7 +202,7 @@ def work(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: _exit())  # until the worker consumes
     model_name = model_name or (DEFAULT_MODEL if model_base_path is None else model_base_path.resolve().name)
-    with naming_missing_extras(context):
+    with amqp_queues.naming_missing_extras(context):
         backend = _make_backend(model_name, model_base_path, model_server)
     prefetch, memory = divide_memory(memory_budget_bytes, prefetch=prefetch, max_message_bytes=max_message_bytes)
     limits = CallLimits(timeout_s, memory, max_rows)
@@ -261,5 +254,5 @@ def _exit() -> NoReturn:
     os._exit(0)
 
 
-for command in (print_status, purge_queue, requeue_dead_letters):
+for command in (amqp_queues.print_status, amqp_queues.purge_queue, amqp_queues.requeue_dead_letters):
     cli.add_command(command)

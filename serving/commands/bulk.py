@@ -62,7 +62,7 @@ def run_on_ray(
     from savedmodel_bakery.answers.photos.photo import path_key
     from savedmodel_bakery.answers.photos.sources import check_parquet_files
     from savedmodel_bakery.serving.bulk.classifier import read_task
-    from savedmodel_bakery.serving.bulk.parts import lock_folder, publish_progress, read_parts
+    from savedmodel_bakery.serving.bulk.parts import check_task, lock_folder, publish_progress, read_parts
 
     files = FileList.from_arguments(paths, all_files=all_files)
     try:
@@ -83,7 +83,7 @@ def run_on_ray(
         _import_ray(ray_address)  # if it is missing, that is said before the version is read
         names = list(map(str, pending))
         version = _newest_version(model_name, model_base_path)
-        done.check_task(out, read_task(*version))
+        check_task(out, done.task, read_task(*version))
         with resumable(context), _ray_job(ray_address, actors=actors) as job:
             job.run(
                 names,

@@ -113,11 +113,7 @@ def serve_embedded(
 
 
 def _run_binary_if_chosen(arguments: Sequence[str], command_line: flags.CommandLine) -> None:
-    """Replace this process by the real server, without our extension flags; return if the embedded one is to run.
-
-    Raises StatusError if `--engine` is unknown, the real server is required but not on the PATH, or an extension flag
-    has a value that it can't honour.
-    """
+    """Replace this process by the real server, without our extension flags; return if the embedded one is to run."""
     engine = command_line.text("engine")
     if engine not in _ENGINES:
         raise invalid_argument(f"invalid engine {engine!r}: must be one of {', '.join(_ENGINES)}")
@@ -146,10 +142,7 @@ def _run_binary_if_chosen(arguments: Sequence[str], command_line: flags.CommandL
 
 
 def _ignored_flags(command_line: flags.CommandLine) -> list[str]:
-    """Return the names of the flags on the command line that the embedded engine ignores.
-
-    Raises StatusError, UNIMPLEMENTED, if it can't run with a flag at all, such as Google ALTS.
-    """
+    """Return the names of the flags without effect in the embedded engine; refuses those that it can't run with."""
     ignored = []
     for name in sorted(command_line.explicit):
         flag = flags.FLAGS[name]

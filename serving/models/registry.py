@@ -150,10 +150,7 @@ class Registry:
 
     @contextmanager
     def acquire(self, choice: ModelChoice) -> Iterator[Servable]:
-        """Yield the servable for a request; it stays loaded until the end of the `with` block.
-
-        If no available version matches, raises StatusError, worded as tensorflow_model_server words it.
-        """
+        """Yield the servable for a request; it stays loaded until the end of the `with` block."""
         with self._lock:
             version = self._find(choice)
             version.requests += 1

@@ -55,10 +55,7 @@ def check_base_path(folder: Path) -> None:
 
 
 def wanted_versions(config: ModelConfig) -> dict[int, Path]:
-    """Return the versions on disk that should be served: their folders by version number.
-
-    Raises StatusError, NOT_FOUND, if the base path can't be listed.
-    """
+    """Return the folders of the versions that should be served; NOT_FOUND if the base path can't be listed."""
     try:
         names = sorted((entry.name for entry in config.folder.iterdir()), key=os.fsencode)
     except (OSError, ValueError) as error:  # ValueError: the path contains a NUL character

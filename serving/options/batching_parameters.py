@@ -43,10 +43,7 @@ class BatchingParameters:
 
 
 def read_batching_parameters(path: Path) -> BatchingParameters:
-    """Read a text BatchingParameters file; fields that aren't set get their defaults.
-
-    Raises StatusError if it can't be read or parsed, or a value is out of range. `check_sizes` finds contradictions.
-    """
+    """Read a text BatchingParameters file; fields that aren't set get their defaults. Does not `check_sizes`."""
     message = read_message(path, schema.BatchingParameters)
     fields: dict[str, Any] = {
         field.name: value if field.is_repeated or field.message_type is None else value.value

@@ -45,8 +45,7 @@ def check_models(
 ) -> None:
     """Check whether a configuration may replace the current one, in tensorflow_model_server's order.
 
-    `available` returns the versions of a model that are available now. Raises UnavailableVersionError for a label of
-    another version, unless `labels_for_unavailable` permits it, and StatusError, INVALID_ARGUMENT, for a platform.
+    `available` returns the versions of a model that are available now.
     """
     for name, config in models.items():
         if name in current and (platform := platform_of(config)) != PLATFORM:

@@ -67,16 +67,16 @@ def read_tls(path: Path) -> Tls:
 
 
 def read_ssl_context(path: Path) -> ssl.SSLContext:
-    """Read a text SSLConfig file as the context of an HTTP server, for TLS 1.2 and later.
-
-    Raises StatusError as `read_tls`, and if the key or a certificate is not valid PEM or they do not belong together.
-    """
+    """Read a text SSLConfig file as the context of an HTTP server, for TLS 1.2 and later."""
     tls = read_tls(path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
     try:
-        _load_key(context, tls)
+        with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # `ssl` reads files only; it is this user's
+            file.write(f"{tls.key}\n{tls.certificate}\n")
+            file.flush()
+            context.load_cert_chain(file.name, password="")  # an encrypted key is an error; do not prompt
         if tls.verify_clients:
             context.load_verify_locations(cadata=tls.client_authority)
             context.verify_mode = ssl.CERT_REQUIRED
@@ -84,14 +84,6 @@ def read_ssl_context(path: Path) -> ssl.SSLContext:
         reason = getattr(error, "reason", None) or "not valid PEM"
         raise invalid_argument(f"{path}: cannot use the key or a certificate: {reason}") from error
     return context
-
-
-def _load_key(context: ssl.SSLContext, tls: Tls) -> None:
-    """Load the server's key and certificate, which `ssl` can only read from a file."""
-    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # readable by this user only
-        file.write(f"{tls.key}\n{tls.certificate}\n")
-        file.flush()
-        context.load_cert_chain(file.name, password="")  # an encrypted key is an error; do not prompt for its password
 
 
 def check_flags(flags: CommandLine) -> None:

@@ -25,10 +25,7 @@ class TextFormatError(StatusError):
 
 
 def read_message(path: Path, message_class: Any, *, has_secrets: bool = False) -> Any:
-    """Parse a file as a message of the class; `has_secrets`: errors state the place of a mistake, but quote nothing.
-
-    Raises TextFormatError if it doesn't parse, and StatusError if it is missing, unreadable, a folder, or empty.
-    """
+    """Parse a file as a message of the class; `has_secrets`: errors state the place of a mistake, but quote nothing."""
     name = message_class.DESCRIPTOR.full_name
     try:
         text = read_small(path).decode()

@@ -52,6 +52,7 @@ def job(tmp_path: Path) -> Iterator[None]:
 def test_the_page_lists_every_metric_of_our_own(clone: Path) -> None:
     for module in pkgutil.iter_modules(telemetry.__path__, f"{telemetry.__name__}."):
         importlib.import_module(module.name)
+    importlib.import_module("savedmodel_bakery.serving.amqp.server")
     published = {
         (f"{metric.name}_total" if metric.type == "counter" else metric.name, metric.type)
         for metric in REGISTRY.collect()

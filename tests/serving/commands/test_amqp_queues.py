@@ -11,7 +11,7 @@ from tls_files import TlsFiles
 
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.amqp.backends import RemoteServer
-from savedmodel_bakery.serving.commands.amqp_options import describe_server
+from savedmodel_bakery.serving.commands.amqp_queues import describe_server
 from savedmodel_bakery.wire import schema
 
 TOKEN = "correct-horse-battery-staple"
