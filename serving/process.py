@@ -86,10 +86,7 @@ def _statm(field: int) -> int:
 
 
 def memory_limit_bytes() -> int:
-    """Return the memory of the machine, or the limit of the process or its control group (version 1 or 2) if lower.
-
-    Source: the kernel's documentation of control groups (memory.max, memory.limit_in_bytes).
-    """
+    """Return the memory of the machine, or the limit of the process or its control group (version 1 or 2) if lower."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     files = (folder / name for folder in control_groups("memory") for name in ("memory.max", "memory.limit_in_bytes"))
     others = (data_limit_bytes(), *map(read_number, files))
@@ -97,10 +94,7 @@ def memory_limit_bytes() -> int:
 
 
 def control_groups(controller: str) -> Iterator[Path]:
-    """Yield the folders of the process's group and of those above it, of version 1 or 2, where they are visible.
-
-    Source: cgroups(7).
-    """
+    """Yield the folders of the process's group and of those above it, version 1 or 2; see cgroups(7)."""
     try:
         lines = _GROUPS.read_text().splitlines()
     except OSError:

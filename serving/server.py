@@ -19,9 +19,10 @@ from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import Limits
-from savedmodel_bakery.serving.models.lifecycle import Lifecycle, LifecycleOptions
+from savedmodel_bakery.serving.models.lifecycle import Lifecycle
 from savedmodel_bakery.serving.models.loading import Batching, LoadOptions, load
 from savedmodel_bakery.serving.models.registry import Registry
+from savedmodel_bakery.serving.models.version_threads import LifecycleOptions
 from savedmodel_bakery.serving.options.flags import CommandLine
 from savedmodel_bakery.serving.options.model_config import UnavailableVersionError
 from savedmodel_bakery.serving.options.settings import Settings, read_models

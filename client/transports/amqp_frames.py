@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from aio_pika import DeliveryMode
@@ -30,10 +29,6 @@ MAX_BYTES = 100_000
 """Size of the properties. The broker refuses copies with more than 131,072 (its `frame_max`)."""
 
 _UNREADABLE = "x-unreadable"
-_CHECKS: Mapping[str, Callable[[Any], object]] = {  # as aio-pika decodes
-    "delivery_mode": lambda mode: DeliveryMode(mode or 1),
-    "expiration": float,
-}
 _CONTENT_HEADER_BYTES = 12  # before the properties: class, weight, size of the body
 _SIZES = {
     kind: size
@@ -146,9 +141,11 @@ def _property_size(kind: str, start: bytes) -> int:
 def _check_property(name: str, kind: str, value: bytes) -> None:
     if kind == "table":
         _count_values(value[4:], keyed=True)
-    _, decoded = decode.by_type(value, kind)
-    if name in _CHECKS:
-        _CHECKS[name](decoded)
+    decoded: Any = decode.by_type(value, kind)[1]
+    if name == "delivery_mode":  # as aio-pika decodes it
+        DeliveryMode(decoded or 1)
+    if name == "expiration":
+        float(decoded)
 
 
 def _count_values(content: bytes, *, keyed: bool, depth: int = 0) -> int:

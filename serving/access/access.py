@@ -190,10 +190,7 @@ PHOTOS = "/photos/"
 
 
 def rest_role(path: str, *, metrics_path: str | None) -> Role | None:
-    """Return the role that a REST path needs, whatever the method; None if any valid token is enough.
-
-    The path is as sent, and not one of `PUBLIC_PATHS`; `metrics_path` is None if there is no metrics page.
-    """
+    """Return the role that a REST path, as sent, needs, whatever the method; None if any valid token is enough."""
     if path == metrics_path:
         return Role.METRICS
     is_model = path.lower().startswith("/v1/") or path.startswith(("/v2/models/", "/v2/repository/index", PHOTOS))

@@ -173,10 +173,7 @@ async def purge(connection: AbstractConnection, publisher: Publisher, queue: str
 
 
 async def requeue(connection: AbstractConnection, publisher: Publisher, queue: str) -> int:
-    """Move all dead letters to the end of the queue, without the headers that were added; return their number.
-
-    Raises RequestRefusedError if the broker refuses some, which stay; the others were moved.
-    """
+    """Move the dead letters to the end of the queue, without added headers; those that the broker refuses stay."""
     count, refusals = 0, []
     await (await connection.channel()).declare_queue(queue, passive=True)
     async for letter in _get_all(await _find(connection, dead_queue(queue))):

@@ -56,17 +56,14 @@ class WorkerOptions:
 
 
 class Settling:
-    """Ends the messages of one channel: publishes `replies`, and `copies` of messages to other queues.
-
-    `pending` messages were delivered and are not yet acknowledged; `idle` is set while there are none.
-    """
+    """Ends the messages of one channel: publishes `replies`, and `copies` of messages to other queues."""
 
     def __init__(self, replies: Publisher, copies: Publisher, options: WorkerOptions) -> None:
         self._replies = replies
         self._copies = copies
         self._options = options
-        self.pending = 0
-        self.idle = asyncio.Event()
+        self.pending = 0  # messages that were delivered and are not yet acknowledged
+        self.idle = asyncio.Event()  # set while there are none
         self.idle.set()
 
     def add(self) -> None:

@@ -27,11 +27,7 @@ _PROBE_TIMEOUT_S = 10.0
 
 
 def start_ray(address: str | None, *, actors: int) -> None:
-    """Connect to the cluster at `address`, or start Ray on this machine if it is None.
-
-    Raises ConnectionError if no cluster listens there, and ValueError if the address is neither HOST:PORT nor `auto`,
-    for a cluster on this machine.
-    """
+    """Connect to the cluster at `address`, such as `auto` for one on this machine; None starts Ray on this machine."""
     if address and address != "auto":
         _probe(address)  # without a listener, Ray would retry forever
     local = {

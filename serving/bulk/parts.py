@@ -131,13 +131,10 @@ def find_new(file: Path, done: Collection[str], *, all_files: bool) -> set[str]:
 
 
 class JobProgress(Collector):
-    """Counts the complete parts of a job and their rows when its metrics are read, each part once.
-
-    `expected` photos will have a row when the job is finished; None until they have been counted.
-    """
+    """Counts the complete parts of a job and their rows when its metrics are read, each part once."""
 
     def __init__(self, folder: Path) -> None:
-        self.expected: int | None = None
+        self.expected: int | None = None  # photos that will have a row at the end; None until they are counted
         self._folder = folder
         self._parts: set[Path] = set()
         self._rows = {"ok": 0, "failed": 0}

@@ -84,8 +84,7 @@ def serve_embedded(
     """Run the embedded server until SIGTERM or SIGINT, then exit with 0.
 
     With `require_rest`, fails if the REST port can't be opened; by default only gRPC runs then. `on_ready` is called
-    once, when the models are loaded and the ports are open. Raises MissingPackageError without the extra `serve`, and
-    StatusError if the server cannot start.
+    once, when the models are loaded and the ports are open.
     """
     from savedmodel_bakery.serving.options.settings import check_flags, read_settings, warn_if_exposed
 

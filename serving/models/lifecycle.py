@@ -10,30 +10,18 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.models.registry import Registry, State, Version
 from savedmodel_bakery.serving.models.storage import Scanner
-from savedmodel_bakery.serving.models.version_threads import Load, VersionThreads
+from savedmodel_bakery.serving.models.version_threads import LifecycleOptions, Load, VersionThreads
 from savedmodel_bakery.serving.options.model_config import check_base_paths, check_models
 from savedmodel_bakery.wire.model_config import ModelConfig
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class LifecycleOptions:
-    """How often to scan for versions and to retry failed loads; see the server's flags."""
-
-    poll_wait_s: float = 1.0  # seconds between scans of the base paths; 0 means one scan, below 0 none
-    max_load_retries: int = 5  # retries after a failed load
-    load_retry_interval_s: float = 60.0  # seconds between attempts; below 0 means no pause
-    labels_for_unavailable: bool = False  # whether a label may name a version that isn't available
-    model_roots: Sequence[Path] = ()  # the folders that base paths must be below
 
 
 class Lifecycle:
@@ -53,13 +41,7 @@ class Lifecycle:
         self._reload: object | None = None  # identifies the call of `reload` that may wait
         self._stopping = threading.Event()
         self._threads = VersionThreads(
-            registry,
-            load,
-            lambda name: self._wanted.get(name, {}),
-            max_retries=options.max_load_retries,
-            retry_interval_s=options.load_retry_interval_s,
-            stopping=self._stopping,
-            on_change=on_change,
+            registry, load, options, lambda name: self._wanted.get(name, {}), self._stopping, on_change
         )
         self._thread = threading.Thread(target=self._run, name="lifecycle", daemon=True)
 

@@ -84,10 +84,7 @@ def _names(tensors: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _output_size(info: Any, string_bytes: int) -> OutputSize:
-    """Return the size that an output, a TensorInfo, declares; none if it does not say how many values it has.
-
-    A string of it has at most so many bytes, beside the cost of any string.
-    """
+    """Return the size that an output, a TensorInfo, declares; none if it does not say how many values it has."""
     dtype = dtypes.BY_NUMBER.get(info.dtype)
     shape = _row_shape(info)
     if dtype is None or info.tensor_shape.unknown_rank or min(shape, default=0) < 0:

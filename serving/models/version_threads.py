@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from savedmodel_bakery.serving import process
@@ -22,29 +23,34 @@ Load = Callable[[str, int, Path], Servable]
 """Loads a version, given the model's name, the version number and the version folder."""
 
 
-class VersionThreads:
-    """Loads versions into a registry and unloads them; `on_change` is called after each load and unload.
+@dataclass(frozen=True)
+class LifecycleOptions:
+    """How often to scan for versions and to retry failed loads; see the server's flags."""
 
-    `find_wanted` returns the folders of the versions of a model that should be loaded now, by number. An interval below
-    0 means no pause between attempts. After `stopping` is set, no failed load is tried again.
-    """
+    poll_wait_s: float = 1.0  # seconds between scans of the base paths; 0 means one scan, below 0 none
+    max_load_retries: int = 5  # retries after a failed load
+    load_retry_interval_s: float = 60.0  # seconds between attempts; below 0 means no pause
+    labels_for_unavailable: bool = False  # whether a label may name a version that isn't available
+    model_roots: Sequence[Path] = ()  # the folders that base paths must be below
+
+
+class VersionThreads:
+    """Loads versions into a registry and unloads them; `on_change` is called after each load and unload."""
 
     def __init__(
         self,
         registry: Registry,
         load: Load,
-        find_wanted: Callable[[str], Mapping[int, Path]],
-        *,
-        max_retries: int,
-        retry_interval_s: float,
-        stopping: threading.Event,
+        options: LifecycleOptions,
+        find_wanted: Callable[[str], Mapping[int, Path]],  # folders to load now, by number, given a model's name
+        stopping: threading.Event,  # once it is set, no failed load is tried again
         on_change: Callable[[], None],
     ) -> None:
         self._registry = registry
         self._load_servable = load
         self._find_wanted = find_wanted
-        self._attempts = 1 + max(0, max_retries)
-        self._retry_interval_s = min(max(0.0, retry_interval_s), threading.TIMEOUT_MAX)
+        self._attempts = 1 + max(0, options.max_load_retries)
+        self._retry_interval_s = min(max(0.0, options.load_retry_interval_s), threading.TIMEOUT_MAX)
         self._stopping = stopping
         self._on_change = on_change
         self._load_slots = threading.Semaphore(4 * (os.cpu_count() or 1))

@@ -43,10 +43,7 @@ def check_models(
     *,
     labels_for_unavailable: bool,
 ) -> None:
-    """Check whether a configuration may replace the current one, in tensorflow_model_server's order.
-
-    `available` returns the versions of a model that are available now.
-    """
+    """Check whether a configuration may replace the current one, in tensorflow_model_server's order."""
     for name, config in models.items():
         if name in current and (platform := platform_of(config)) != PLATFORM:
             raise invalid_argument(
@@ -88,10 +85,7 @@ def check_base_paths(models: Mapping[str, ModelConfig], roots: Sequence[Path]) -
 
 
 def check_path(path: Path, roots: Sequence[Path], title: str) -> None:
-    """Check that a path, with its symbolic links resolved, is one of the allowed folders or below one.
-
-    The path need not exist; `title` says in the error what it is. Raises OutsideRootsError, PERMISSION_DENIED.
-    """
+    """Check that a path, which need not exist, is below an allowed folder once its symbolic links are resolved."""
     if not roots:
         return
     try:

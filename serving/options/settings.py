@@ -11,16 +11,9 @@ from typing import Any
 
 from savedmodel_bakery.serving.access.access import Access, is_loopback
 from savedmodel_bakery.serving.access.tokens import TokensError
+from savedmodel_bakery.serving.options import model_config
 from savedmodel_bakery.serving.options.batching_parameters import BatchingParameters, read_batching_parameters
 from savedmodel_bakery.serving.options.flags import CommandLine
-from savedmodel_bakery.serving.options.model_config import (
-    UnavailableVersionError,
-    check_base_paths,
-    check_models,
-    parse_model_roots,
-    read_config_file,
-    single_model,
-)
 from savedmodel_bakery.serving.options.text_format import read_message
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.model_config import ModelConfig
@@ -161,12 +154,12 @@ class Settings:
 def read_settings(flags: CommandLine) -> Settings:
     """Read every file that the flags name; raises StatusError if that fails, or if its settings are invalid."""
     models = read_models(flags)
-    model_roots = parse_model_roots(flags.text("allowed_model_roots"))
-    check_base_paths(models or {}, model_roots)
+    model_roots = model_config.parse_model_roots(flags.text("allowed_model_roots"))
+    model_config.check_base_paths(models or {}, model_roots)
     labels_for_unavailable = flags.on("allow_version_labels_for_unavailable_models")
     try:
-        check_models(models or {}, {}, lambda _: (), labels_for_unavailable=labels_for_unavailable)
-    except UnavailableVersionError as error:
+        model_config.check_models(models or {}, {}, lambda _: (), labels_for_unavailable=labels_for_unavailable)
+    except model_config.UnavailableVersionError as error:
         raise StatusError(error.code, f"{error.message}. {error.hint}") from error
     rest_tls_file = flags.text("rest_ssl_config_file")
     return Settings(
@@ -182,13 +175,10 @@ def read_settings(flags: CommandLine) -> Settings:
 
 
 def read_models(flags: CommandLine) -> dict[str, ModelConfig] | None:
-    """Return models by name, from the config file if there is one, otherwise from `model_name` and `model_base_path`.
-
-    None means that the config file lists no models and no custom config.
-    """
+    """Return models by name from the config file, None if it lists none, or from `model_name` and its path."""
     if flags.text("model_config_file"):
-        return read_config_file(Path(flags.text("model_config_file")))
-    return single_model(flags.text("model_name"), flags.text("model_base_path"))
+        return model_config.read_config_file(Path(flags.text("model_config_file")))
+    return model_config.single_model(flags.text("model_name"), flags.text("model_base_path"))
 
 
 def _read_batching(flags: CommandLine) -> BatchingParameters | None:

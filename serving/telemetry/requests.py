@@ -30,10 +30,7 @@ _PLAIN = re.compile(r"[^\s\"=\\]+", re.ASCII)
 
 
 class AccessLog:
-    """Writes a line per request on stdout, when it has ended: no payloads, no tokens, no queries of URLs.
-
-    It is a JSON object, or `key=value`, with values as JSON strings where they need quotes.
-    """
+    """Writes a line per request on stdout, when it has ended: no payloads, no tokens, no queries of URLs."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
@@ -154,10 +151,7 @@ def _quote(value: str | float) -> str:
 
 
 def report_exception(logger: logging.Logger, operation: str, request_id: str = "") -> StatusError:
-    """Log the exception that is being handled and return the error to send to the caller.
-
-    `operation` is what failed, such as `POST /v1/models/m:predict`; by default the request id is a new one.
-    """
+    """Log the exception that is being handled in an operation; return the error to send to the caller."""
     request_id = request_id or uuid.uuid4().hex
     logger.exception("%s failed with an unexpected exception (request id %s)", operation, request_id)
     return StatusError(Code.INTERNAL, f"internal error; see request id {request_id} in the server's log")

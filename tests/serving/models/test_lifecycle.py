@@ -18,9 +18,10 @@ from waiting import wait_until
 
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.models import storage
-from savedmodel_bakery.serving.models.lifecycle import Lifecycle, LifecycleOptions
+from savedmodel_bakery.serving.models.lifecycle import Lifecycle
 from savedmodel_bakery.serving.models.loading import LoadOptions, load
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry, State
+from savedmodel_bakery.serving.models.version_threads import LifecycleOptions
 from savedmodel_bakery.serving.options.model_config import single_model
 from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.model_config import ModelConfig

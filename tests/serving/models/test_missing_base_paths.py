@@ -14,9 +14,10 @@ from waiting import wait_until
 
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.models import lifecycle as lifecycle_module
-from savedmodel_bakery.serving.models.lifecycle import Lifecycle, LifecycleOptions
+from savedmodel_bakery.serving.models.lifecycle import Lifecycle
 from savedmodel_bakery.serving.models.registry import Registry
 from savedmodel_bakery.serving.models.servable import Servable
+from savedmodel_bakery.serving.models.version_threads import LifecycleOptions
 from savedmodel_bakery.wire.model_config import ModelConfig
 from savedmodel_bakery.wire.status import Code, StatusError
 
