@@ -130,7 +130,7 @@ def print_status(queue: str, url: Broker, reasons: bool, as_json: bool) -> None:
     """Print the number of waiting messages, workers and dead letters."""
     from savedmodel_bakery.serving.amqp import queues
 
-    status = _run(url, lambda connection: queues.status(connection, queue, with_reasons=reasons))
+    status = _run(url, lambda connection, _: queues.status(connection, queue, with_reasons=reasons))
     if as_json:
         click.echo(json.dumps(asdict(status), ensure_ascii=False))
         return
@@ -146,9 +146,7 @@ def purge_queue(queue: str, url: Broker, result_queues: tuple[str, ...]) -> None
     """Empty the queue; every waiting caller gets the error ABORTED."""
     from savedmodel_bakery.serving.amqp import queues
 
-    count = _run_publishing(
-        url, lambda connection, publisher: queues.purge(connection, publisher, queue, result_queues)
-    )
+    count = _run(url, lambda connection, publisher: queues.purge(connection, publisher, queue, result_queues))
     click.echo(f"{count} purged")
 
 
@@ -158,27 +156,19 @@ def requeue_dead_letters(queue: str, url: Broker) -> None:
     """Move the dead letters back to the queue."""
     from savedmodel_bakery.serving.amqp import queues
 
-    count = _run_publishing(url, lambda connection, publisher: queues.requeue(connection, publisher, queue))
+    count = _run(url, lambda connection, publisher: queues.requeue(connection, publisher, queue))
     click.echo(f"{count} requeued")
 
 
-def _run_publishing(broker: Broker, operation: Callable[[AbstractConnection, Publisher], Awaitable[Result]]) -> Result:
-    """Run an operation that publishes messages too, on new connections."""
+def _run(broker: Broker, operation: Callable[[AbstractConnection, Publisher], Awaitable[Result]]) -> Result:
+    """Run an operation on a new connection; the publisher opens its own when it is used."""
     from savedmodel_bakery.serving.amqp.publisher import Publisher
-
-    async def run(connection: AbstractConnection) -> Result:
-        async with Publisher(broker, _OPERATOR, at_once=1) as publisher:
-            return await operation(connection, publisher)
-
-    return _run(broker, run)
-
-
-def _run(broker: Broker, operation: Callable[[AbstractConnection], Awaitable[Result]]) -> Result:
 
     async def run() -> Result:
         async with await broker.connect(_OPERATOR, timeout_s=_TIMEOUT_S) as connection:
             with broker.translate_errors():
-                return await operation(connection)
+                async with Publisher(broker, _OPERATOR, at_once=1) as publisher:
+                    return await operation(connection, publisher)
 
     with exit_on_interrupt():  # asyncio leaves half-made connections behind, which complain
         return asyncio.run(run())
