@@ -20,7 +20,26 @@ from savedmodel_bakery.wire.v2.schema import METHODS as V2_METHODS
 
 logger = logging.getLogger(__name__)
 
-_CHECK_INTERVAL_S = 1.0
+_CHECK_INTERVAL_S = 1.0  # of the tokens file
+_PROFILER = "/tensorflow.ProfilerService/"
+
+# RPCs of the v2 protocol that name a model; any valid token is enough for the others, most of which are unimplemented.
+_NEED_PREDICT = ("ModelReady", "ModelMetadata", "ModelConfig", "ModelInfer", "RepositoryIndex")
+RPC_ROLES: dict[str, Role | None] = {
+    **{method.path: Role.PREDICT for method in METHODS.values()},
+    METHODS["HandleReloadConfigRequest"].path: Role.ADMIN,
+    _PROFILER + "Profile": Role.ADMIN,
+    _PROFILER + "Terminate": Role.ADMIN,
+    **{method.path: Role.PREDICT if name in _NEED_PREDICT else None for name, method in V2_METHODS.items()},
+}
+"""By path. The health service, and ServerLive and ServerReady of the v2 protocol, need no token; a call of any other
+path needs a valid token, whatever its roles."""
+
+LIVE_PATH, READY_PATH = "/v2/health/live", "/v2/health/ready"
+PUBLIC_PATHS = (LIVE_PATH, READY_PATH)
+"""REST paths that need no token."""
+PHOTOS = "/photos/"
+"""Before the name of a model that runs on photos."""
 
 
 class TokensFile:
@@ -163,30 +182,6 @@ def is_local_peer(peer: str) -> bool:
     if scheme == "unix":
         return True
     return scheme in ("ipv4", "ipv6") and is_loopback(unquote(address).rpartition(":")[0].strip("[]"))
-
-
-_PROFILER = "/tensorflow.ProfilerService/"
-
-# RPCs of the v2 protocol that name a model; any valid token is enough for the others, most of which are unimplemented.
-_NEED_PREDICT = ("ModelReady", "ModelMetadata", "ModelConfig", "ModelInfer", "RepositoryIndex")
-
-RPC_ROLES: dict[str, Role | None] = {
-    **{method.path: Role.PREDICT for method in METHODS.values()},
-    METHODS["HandleReloadConfigRequest"].path: Role.ADMIN,
-    _PROFILER + "Profile": Role.ADMIN,
-    _PROFILER + "Terminate": Role.ADMIN,
-    **{method.path: Role.PREDICT if name in _NEED_PREDICT else None for name, method in V2_METHODS.items()},
-}
-"""By path. The health service, and ServerLive and ServerReady of the v2 protocol, need no token; a call of any other
-path needs a valid token, whatever its roles."""
-
-LIVE_PATH, READY_PATH = "/v2/health/live", "/v2/health/ready"
-PUBLIC_PATHS = (LIVE_PATH, READY_PATH)
-"""REST paths that need no token."""
-
-
-PHOTOS = "/photos/"
-"""Before the name of a model that runs on photos."""
 
 
 def rest_role(path: str, *, metrics_path: str | None) -> Role | None:
