@@ -37,10 +37,7 @@ class ModelSpec:
         f"{self.name}{self.label}".encode()
 
     def override(self, *, model: str | None, version: int | None, label: str | None) -> ModelSpec:
-        """Return the spec for a single call: this one, unless the call names a model, a version or a label.
-
-        If it names any of these, this spec's own version and label do not apply.
-        """
+        """Return the spec for a call. If it names any of these, this spec's own version and label do not apply."""
         if model is None and version is None and label is None:
             return self
         return ModelSpec(self.name if model is None else model, version, label)
@@ -48,21 +45,13 @@ class ModelSpec:
 
 @dataclass(frozen=True)
 class Predict:
-    """Run a signature on arrays; the result is a Prediction.
-
-    Attributes:
-        spec: the model.
-        signature: name of the signature.
-        inputs: alias to array.
-        output_filter: aliases of the outputs to return; empty for all.
-        declared: the signature's description from the model's metadata; None if the server does not offer metadata.
-    """
+    """Run a signature on arrays, by alias; the result is a Prediction."""
 
     spec: ModelSpec
     signature: str
     inputs: Mapping[str, np.ndarray]
     output_filter: Sequence[str]
-    declared: Signature | None
+    declared: Signature | None  # from the model's metadata; None if the server does not offer any
 
 
 @dataclass(frozen=True)
@@ -118,11 +107,7 @@ class VersionStatus:
 
 
 def read_status(document: Mapping[str, Any]) -> list[VersionStatus]:
-    """Read GetModelStatusResponse from its protobuf JSON, in the server's order.
-
-    Raises:
-        InvalidResponseError: the document is not such a message.
-    """
+    """Read GetModelStatusResponse from its protobuf JSON, in the server's order."""
     try:
         return [
             VersionStatus(

@@ -12,13 +12,9 @@ _INEXACT = "fcV"  # dtype kinds with fractions; V is that of ml_dtypes types suc
 def compare(
     expected: Mapping[str, np.ndarray], actual: Mapping[str, np.ndarray], atol_of: Callable[[str], float]
 ) -> list[str]:
-    """Return a description of each output that differs from the expected one.
+    """Return a description of each expected output that differs. NaN equals NaN.
 
-    Args:
-        expected: alias to array.
-        actual: alias to array; additional outputs are ignored.
-        atol_of: returns the absolute tolerance of an output, for numbers with a fraction. Anything else must be equal.
-            NaN equals NaN.
+    `atol_of` returns the absolute tolerance of an output, for numbers with a fraction. Anything else must be equal.
     """
     missing = [f'output "{alias}" is missing' for alias in expected if alias not in actual]
     differences = (

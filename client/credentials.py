@@ -58,11 +58,7 @@ class Tls:
 
 
 def check_token(token: str) -> str:
-    """Return a token that can be sent in a header.
-
-    Raises:
-        ValueError: it contains other characters than a bearer token may have; the text does not quote it.
-    """
+    """Return a token that can be sent in a header. The text of the ValueError does not quote it."""
     if not token:
         raise ValueError("the token is empty")
     if len(token.splitlines()) > 1:
@@ -75,10 +71,7 @@ def check_token(token: str) -> str:
 def read_token(token_file: str | PathLike[str] | None) -> str | None:
     """Return the token of a command-line program: the content of a file, or of BAKERY_CLIENT_TOKEN; None without both.
 
-    The errors do not quote the file's name, which may be a token that was passed by mistake.
-
-    Raises:
-        ValueError: the file cannot be read, or the token is invalid.
+    The ValueErrors do not quote the file's name, which may be a token that was passed by mistake.
     """
     if token_file is None:
         token = os.environ.get(TOKEN_VARIABLE)

@@ -25,16 +25,7 @@ class Endpoint:
 
     @classmethod
     def parse(cls, target: str, port: int, protocol: str) -> Endpoint:
-        """Parse `HOST` or `HOST:PORT`. An IPv6 address needs brackets if a port follows it.
-
-        Args:
-            target: the address.
-            port: the port if `target` has none.
-            protocol: see `Endpoint`.
-
-        Raises:
-            ValueError: `target` is not an address.
-        """
+        """Parse `HOST` or `HOST:PORT`; `port` is the default. An IPv6 address needs brackets if a port follows it."""
         is_bare_ipv6 = target.count(":") > 1 and "[" not in target
         match = _TARGET.fullmatch(f"[{target}]" if is_bare_ipv6 else target)
         if match is None or not _is_ipv6(match["ipv6"] or "::") or not _is_resolvable(match["host"] or ""):
@@ -61,11 +52,7 @@ def hide_password(target: str) -> str:
 
 
 def check_timeout(timeout_s: float) -> None:
-    """Reject a timeout that transports cannot apply.
-
-    Raises:
-        ValueError: it is not above 0, or above a day.
-    """
+    """Raise ValueError for a timeout that transports cannot apply."""
     if not 0 < timeout_s <= MAX_TIMEOUT_S:
         raise ValueError(f"invalid timeout_s {timeout_s:g}: must be above 0 and at most {MAX_TIMEOUT_S:g}")
 

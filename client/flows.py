@@ -99,11 +99,7 @@ class Flows:
         return [keep_top(result, top_k) for result in results]
 
     def run_task(self, task: Task[ResultT], images: Any) -> Flow[Any]:
-        """Return the result of an image, or a list of the results of a list or tuple of images.
-
-        Raises:
-            RequestRefusedError: FAILED_PRECONDITION if the model has another task.
-        """
+        """Return the result of an image, or a list of the results of a list or tuple of images."""
         if not isinstance(images, list | tuple):
             [result] = yield from self._run_task(task, [images])
             return result

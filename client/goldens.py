@@ -29,17 +29,13 @@ class GoldensError(ValueError):
 
 @dataclass(frozen=True)
 class Golden:
-    """One request and its expected response.
+    """One request (PredictRequest, ClassificationRequest or RegressionRequest), and its expected outputs by alias.
 
-    Attributes:
-        signature: name of the signature.
-        number: position among the requests of that signature, from 1.
-        request: a PredictRequest, a ClassificationRequest or a RegressionRequest.
-        expected: alias to array; for Classify `classes` and `scores`, both [examples, classes], for Regress `outputs`.
+    They are `classes` and `scores`, both [examples, classes], for Classify, and `outputs` for Regress.
     """
 
     signature: str
-    number: int
+    number: int  # among the requests of the signature, from 1
     request: Any
     expected: Mapping[str, np.ndarray]
 
@@ -51,25 +47,15 @@ class Golden:
 
 @dataclass(frozen=True)
 class Goldens:
-    """All goldens of a version.
+    """All goldens of a version, in the order of replay."""
 
-    Attributes:
-        model: the name under which the version was baked.
-        tolerances: output alias to the absolute tolerance of its numbers; other outputs must be equal.
-        requests: in the order of replay.
-    """
-
-    model: str
-    tolerances: Mapping[str, float]
+    model: str  # the name under which the version was baked
+    tolerances: Mapping[str, float]  # absolute, of numbers by alias; other outputs must be equal
     requests: Sequence[Golden]
 
 
 def read_goldens(version: Path) -> Goldens:
-    """Read the goldens from a version's folder.
-
-    Raises:
-        GoldensError: there are none, or they cannot be read.
-    """
+    """Read the goldens from a version's folder; raise GoldensError if there are none, or they cannot be read."""
     folder = version / version_folder.GOLDENS
     if not (folder / "index.json").is_file():
         raise GoldensError(
@@ -105,10 +91,7 @@ def _golden(signature: str, number: int, exchange: Mapping[str, Any]) -> Golden:
 def replay(golden: Golden, client: BaseClient, tolerances: Mapping[str, float]) -> list[str]:
     """Send a golden request and return how the response differs from the expected one; empty if it does not.
 
-    Raises:
-        ConnectionFailedError: the server cannot be reached.
-        DeadlineExceededError: the server did not respond in time.
-        AccessDeniedError: the server requires another token.
+    Raises the errors that the other requests would raise too: of the connection, deadlines, and AccessDeniedError.
     """
     try:
         actual = _send(golden, client)

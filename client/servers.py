@@ -39,14 +39,7 @@ _WITH_SCHEME = re.compile(r"(?P<scheme>[^/@]*)://(?P<address>.*?)/?")
 
 @dataclass(frozen=True)
 class Server:
-    """A model server, or several that serve the same models.
-
-    Attributes:
-        transport: the protocol to use.
-        endpoints: its addresses.
-        tls: None for a connection without encryption.
-        token: bearer token to send with each call.
-    """
+    """A model server, or several that serve the same models. Without `tls` the connection is not encrypted."""
 
     transport: TransportName
     endpoints: Sequence[Endpoint]
@@ -83,18 +76,10 @@ def parse_server(
     tls: Tls | None = None,
     token: str | None = None,
 ) -> Server:
-    """Return the server of one target or several.
+    """Return the server of one target or several: HOST or HOST:PORT, with or without the scheme of a transport.
 
-    Args:
-        target: HOST or HOST:PORT, with or without `grpc://`, `grpcs://`, `http://` or `https://`; or a list of them.
-        transport: `grpc`, `rest`, `v2` or `v2-grpc`; the default is that of the scheme, or gRPC.
-        port: gRPC port of targets without a port; the default is 8500.
-        rest_api_port: HTTP port of targets without a port; the default is 8501.
-        tls: encrypt the connection; a target with `grpcs://` or `https://` does so by default.
-        token: bearer token to send.
-
-    Raises:
-        ValueError: an argument is invalid, or arguments exclude each other.
+    The default transport is that of the scheme, or gRPC. The ports are for targets without one. A target with
+    `grpcs://` or `https://` uses TLS by default.
     """
     scheme, addresses = _split_targets(target)
     transport = _select_transport(scheme, transport)
@@ -131,11 +116,7 @@ def select_tls(
     cert: str | PathLike[str] | None,
     key: str | PathLike[str] | None,
 ) -> Tls | None:
-    """Return the TLS settings of a program's options `--tls`, `--ca`, `--cert` and `--key`.
-
-    Raises:
-        ValueError: there are files, but neither `--tls` nor the target turns TLS on; or see `Tls`.
-    """
+    """Return the TLS settings of a program's options `--tls`, `--ca`, `--cert` and `--key`."""
     scheme = find_scheme(target)
     if is_on or (scheme is not None and scheme.is_encrypted):
         return Tls(ca, cert, key)

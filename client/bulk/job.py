@@ -33,19 +33,11 @@ _MIN_PAUSE_S, _MAX_PAUSE_S = 0.1, 10.0
 
 
 class Job:
-    """Runs a model on photos with several clients at the same time.
+    """Runs a model on photos, with several clients (one per concurrent request) at the same time.
 
-    A request that cannot reach the server, times out or gets UNAVAILABLE is retried with growing pauses, and so is one
-    that an overloaded server asks to send later. If a request with several photos is refused for another reason, its
-    photos are sent one by one, and then RESOURCE_EXHAUSTED is retried too.
-
-    Args:
-        clients: one per concurrent request.
-        model: name of the model that they call.
-        task: of the model.
-        signature: a signature with the outputs of the task.
-        batch_size: maximum number of photos per request.
-        retry_s: how long to retry a request.
+    A request that cannot reach the server, times out or gets UNAVAILABLE is retried for `retry_s` with growing pauses,
+    and so is one that an overloaded server asks to send later. If a request with several photos is refused for another
+    reason, its photos are sent one by one, and then RESOURCE_EXHAUSTED is retried too.
     """
 
     def __init__(
@@ -71,12 +63,7 @@ class Job:
         self._workers = 2 * len(clients)
 
     def run(self, photos: Iterable[Photo]) -> Iterator[list[Row]]:
-        """Yield the rows of photos in the order of the responses.
-
-        Raises:
-            ClientError: the server cannot be reached any more, does not respond, or sends an error that does not
-                depend on the photos.
-        """
+        """Yield the rows of photos in the order of the responses. Raise ClientErrors that do not depend on photos."""
         pool = ThreadPoolExecutor(self._workers)
         try:
             pending: set[Future[list[Row]]] = set()
@@ -128,13 +115,7 @@ def _batches(photos: Iterable[Photo], size: int) -> Iterator[list[Photo]]:
 
 
 def _pause_s(error: ClientError, attempts: int, *, single: bool) -> float:
-    """Return the seconds until a request is sent again; infinite if it must not be.
-
-    Args:
-        error: why it failed.
-        attempts: number of times that it was sent.
-        single: whether it has a single photo.
-    """
+    """Return the seconds until a request, with a single photo or several, is sent again; infinite if it must not be."""
     stated_s = 0.0
     if isinstance(error, RequestRefusedError):
         stated_s = error.retry_after_s or 0.0

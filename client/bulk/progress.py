@@ -17,13 +17,7 @@ _LOG_INTERVAL_S = 30.0  # a log grows with each update
 
 
 class Progress:
-    """Shows the number of photos done and in total, the rate and the remaining time. A context manager.
-
-    Args:
-        files: the files of the job, to be counted.
-        all_files: see `open_file`.
-        done: number of photos that an earlier run has done.
-    """
+    """Shows the number of photos done, also by an earlier run, and in total, the rate and the remaining time."""
 
     def __init__(self, files: Iterable[Path], *, all_files: bool, done: int) -> None:
         interval_s = _TERMINAL_INTERVAL_S if sys.stderr.isatty() else _LOG_INTERVAL_S

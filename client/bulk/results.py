@@ -40,20 +40,8 @@ class ResultsError(Exception):
 class Results:
     """The rows of one job. A context manager; its files are locked against other processes.
 
-    Attributes:
-        files: the files that it writes.
-        rows: number of rows.
-        failed: number of rows of photos that failed.
-
-    Args:
-        out: file to write; its suffix, one of `FORMATS`, selects the format.
-        model: name of the model.
-        retry_failed: remove the rows of photos that failed, so that these are sent again.
-
-    Raises:
-        ResultsError: `out` has another suffix, is locked by another job, or has other content.
-        OSError: it cannot be read or written.
-        ModuleNotFoundError: it is Parquet, and pyarrow is not installed.
+    The suffix of `out`, one of `FORMATS`, selects the format. With `retry_failed` the rows of photos that failed are
+    removed, so that these are sent again. Raises ResultsError, OSError, or MissingPackageError for Parquet.
     """
 
     def __init__(self, out: Path, *, model: str, retry_failed: bool = False) -> None:
@@ -81,11 +69,7 @@ class Results:
             raise
 
     def check_task(self, task: str) -> None:
-        """Check that the rows to add are of the same task as the existing ones.
-
-        Raises:
-            ResultsError: they are not.
-        """
+        """Raise ResultsError unless the rows to add are of the same task as the existing ones."""
         self._task = self._task or task
         if task != self._task:
             raise ResultsError(f"{self._out} has rows of task {self._task}, not {task}; pass another file")

@@ -20,14 +20,9 @@ _DRAW_SUFFIXES = {task.name: ".png" for task in TASKS if task.can_draw}
 
 
 class Output:
-    """The outputs of one run of `ask`.
+    """The outputs of one run of `ask`, whose options are the arguments. Raises click.UsageError.
 
-    The arguments are options of `ask`, and the number of photos: if there are several, lines start with their names.
-
-    Raises:
-        click.UsageError: `out` or `draw` does not fit the task, or there are several photos; `colours` is not a label
-            file, or there is no drawing.
-        MissingPackageError: drawing needs the extra `draw`, which is not installed.
+    If there are several photos, lines start with their names.
     """
 
     def __init__(
@@ -56,11 +51,7 @@ class Output:
         self._colours = {} if colours is None else _read_colours(colours, draw)
 
     def write(self, photo: bytes, result: ImageResult, row: Row) -> None:
-        """Print a photo's result and write its files.
-
-        Raises:
-            click.ClickException: a file cannot be written, or Pillow cannot read the photo.
-        """
+        """Print a photo's result and write its files."""
         if self._as_json:
             click.echo(to_json(row))
         elif self._task is not EMBED or self._out is None:

@@ -17,18 +17,9 @@ from savedmodel_bakery.wire import trees
 
 
 def read_input(name: str | None, content: bytes, source: str) -> dict[str, Any]:
-    """Read inputs from the content of a file; its first bytes determine the format.
+    """Return inputs by name from a file's content, whose first bytes determine the format.
 
-    Args:
-        name: name of the input; None if the file has names itself: npz, or a JSON object.
-        content: the file's content.
-        source: the file's name, for error messages.
-
-    Returns:
-        Name to array, or to a value from JSON, in which `{"b64": …}` is bytes.
-
-    Raises:
-        ValueError: it is in none of these formats, or the name is missing.
+    The name is None if the file has names itself: npz, or a JSON object. In JSON, `{"b64": …}` is bytes.
     """
     value: Any
     if content.startswith((b"PK", b"\x93NUMPY")):
@@ -50,9 +41,6 @@ def write_outputs(arrays: Mapping[str, np.ndarray], folder: Path, *, file_format
 
     In file names and in npz files, aliases are percent-encoded (`/` is `%2F`). Strings, for which npy has no type that
     keeps every byte, and types that numpy lacks (bfloat16) are written to `outputs.json` in any case.
-
-    Raises:
-        OSError: a file cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     if file_format == "json":

@@ -120,12 +120,7 @@ def run_ask(
     result_queue: str | None,
     show_metadata: bool,
 ) -> int:
-    """Send photos with the client that `connect` returns, print the results, and return the exit code.
-
-    Raises:
-        click.UsageError: an option is invalid.
-        ClientError: every photo would fail.
-    """
+    """Send photos with the client that `connect` returns, print the results, and return the exit code."""
     paths = (*images, *photos)
     if not paths and not show_metadata:
         raise click.UsageError("no photo: pass one or more as arguments (- is stdin), or see --help")

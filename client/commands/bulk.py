@@ -98,12 +98,7 @@ def run_on_server(
     retry_s: float,
     retry_failed: bool,
 ) -> int:
-    """Send photos to the server of the connection options, write the rows, and return the exit code.
-
-    Raises:
-        click.UsageError: a path or `out` is invalid.
-        ClientError: the server cannot be reached, or refuses every photo.
-    """
+    """Send photos to the server of the connection options, write the rows, and return the exit code."""
     from savedmodel_bakery.answers.images import encode_images
     from savedmodel_bakery.answers.photos.files import FileList
     from savedmodel_bakery.answers.photos.sources import check_parquet_files, open_file

@@ -21,11 +21,7 @@ def read_file(file: str, purpose: str) -> bytes:
 
 
 def read_arrays(arguments: Sequence[str]) -> dict[str, Any]:
-    """Return inputs by name from arguments of the form [NAME=]FILE; see `array_files.read_input`.
-
-    Raises:
-        click.UsageError: a file cannot be read, or two have the same input.
-    """
+    """Return inputs by name from arguments of the form [NAME=]FILE; see `array_files.read_input`."""
     from savedmodel_bakery.client.commands.array_files import read_input
 
     inputs: dict[str, Any] = {}

@@ -59,11 +59,7 @@ def is_set(
 
 
 def open_client(context: click.Context, **overrides: Any) -> BaseClient:
-    """Create the client that the connection options describe; the command sets `overrides` itself.
-
-    Raises:
-        click.UsageError: an option is invalid, or options exclude each other.
-    """
+    """Create the client that the connection options describe; the command sets `overrides` itself."""
     from savedmodel_bakery.client.calls import ModelSpec
     from savedmodel_bakery.client.client import BaseClient
     from savedmodel_bakery.client.transports.factory import create_transport
@@ -78,11 +74,7 @@ def open_client(context: click.Context, **overrides: Any) -> BaseClient:
 
 
 def describe_server(context: click.Context, **overrides: Any) -> Server:
-    """Return the model server that the connection options describe. Warn once if a token would be sent unencrypted.
-
-    Raises:
-        click.UsageError: an option is invalid, or options exclude each other.
-    """
+    """Return the model server that the connection options describe. Warn once if a token would be sent unencrypted."""
     from savedmodel_bakery.client.credentials import read_token
     from savedmodel_bakery.client.servers import parse_server, select_tls
 
@@ -106,11 +98,7 @@ def describe_server(context: click.Context, **overrides: Any) -> Server:
 
 
 def describe_servers(context: click.Context) -> list[Server]:
-    """Return the model servers of `model_servers_options`.
-
-    Raises:
-        click.UsageError: an option is invalid, or a server was given twice.
-    """
+    """Return the model servers of `model_servers_options`."""
     if context.obj["transport"] not in ("grpc", "rest"):  # an option of a group, before the command
         raise click.UsageError(f"invalid --format {context.obj['transport'].upper()}: must be GRPC or REST")
     targets = context.obj["target"]
@@ -125,11 +113,7 @@ def describe_servers(context: click.Context) -> list[Server]:
 
 
 def open_amqp_client(context: click.Context, **overrides: Any) -> AmqpClient:
-    """Create the same for AMQP.
-
-    Raises:
-        click.UsageError: see `open_client`; also if the format is not AMQP, or an option for model servers is set.
-    """
+    """Create the same for AMQP; an option for model servers is an error."""
     from savedmodel_bakery.client.amqp_clients import AmqpClient
 
     options = context.obj | overrides

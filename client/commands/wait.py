@@ -72,11 +72,7 @@ def wait(context: click.Context, model: str, timeout_s: float) -> None:
 
 
 def _find_available(context: click.Context, model: str, timeout_s: float) -> VersionStatus:
-    """Return the newest AVAILABLE version that the options select.
-
-    Raises:
-        _NotAvailableError: none of them is AVAILABLE yet.
-    """
+    """Return the newest AVAILABLE version that the options select, or raise _NotAvailableError."""
     expected = [Code.NOT_FOUND, Code.UNAVAILABLE]
     label = context.obj["label"]
     if label is not None:

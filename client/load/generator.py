@@ -25,12 +25,7 @@ _PROGRESS_INTERVAL_S = 0.1
 
 
 class CallFailedError(Exception):
-    """A call failed, or its response was wrong.
-
-    Attributes:
-        status: a word or two by which failures are counted.
-        message: what happened, for people.
-    """
+    """A call failed, or its response was wrong. Failures are counted by `status`, a word or two."""
 
     def __init__(self, status: str, message: str) -> None:
         super().__init__(status, message)
@@ -40,14 +35,7 @@ class CallFailedError(Exception):
 
 @dataclass(frozen=True)
 class Plan:
-    """The amount of load.
-
-    Attributes:
-        callers: number of concurrent callers.
-        duration_s: time after which no more calls are sent; None for no limit.
-        requests: maximum number of calls; None for no limit.
-        rate_per_s: rate of an open loop; None for a closed loop.
-    """
+    """The amount of load. `rate_per_s` is that of an open loop, None for a closed one."""
 
     callers: int
     duration_s: float | None = None
@@ -61,27 +49,16 @@ class Plan:
 
 @dataclass(frozen=True)
 class Load:
-    """The measurements of one plan.
-
-    Attributes:
-        plan: the plan.
-        latencies_s: float64 [calls], of the successful calls; for an open loop also of calls that were due but not
-            sent, which waited at least until the end.
-        ended_s: float64 [successful calls], when each response arrived, in seconds from the start, sorted.
-        errors: number of failed calls by status.
-        messages: the first message of each status.
-        elapsed_s: time from the start to the last response.
-        late: number of calls of an open loop that were due while no caller was free.
-        client_cpu_s: CPU time of this process during the load.
-    """
+    """The measurements of one plan."""
 
     plan: Plan
+    # Of the successful calls; in an open loop also of calls that were due but not sent: they waited until the end.
     latencies_s: np.ndarray
-    ended_s: np.ndarray
-    errors: Counter[str]
-    messages: dict[str, str]
-    elapsed_s: float
-    late: int
+    ended_s: np.ndarray  # when each response arrived, from the start, sorted
+    errors: Counter[str]  # failed calls by status
+    messages: dict[str, str]  # the first of each status
+    elapsed_s: float  # to the last response
+    late: int  # calls of an open loop that were due while no caller was free
     client_cpu_s: float
 
 
@@ -93,13 +70,8 @@ def generate(
 ) -> Load:
     """Run a plan. Before it starts, each caller makes one call that is not measured, to open its connection.
 
-    Args:
-        open_caller: creates the function with which one caller sends its calls.
-        plan: the amount of load.
-        progress: is called ten times per second with the completed fraction, 0 to 1.
-
-    Raises:
-        Exception: any exception of a call other than CallFailedError.
+    `open_caller` creates the function with which one caller sends its calls; exceptions other than CallFailedError end
+    the load. `progress` is called ten times per second with the completed fraction, 0 to 1.
     """
     with ExitStack() as stack:
         callers = [stack.enter_context(open_caller()) for _ in range(plan.callers)]

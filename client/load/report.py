@@ -81,12 +81,7 @@ def remarks(loads: Sequence[Load]) -> list[str]:
 
 
 def check_plot(path: Path) -> None:
-    """Check before a load starts that a plot can be written to this file.
-
-    Raises:
-        ModuleNotFoundError: the extra `plot` is not installed.
-        ValueError: matplotlib does not support the file type, or the folder does not exist.
-    """
+    """Raise ValueError before a load starts if a plot cannot be written to this file."""
     supported = _new_figure().canvas.get_supported_filetypes()
     file_type = path.suffix.removeprefix(".").lower()
     if file_type not in supported:
@@ -99,11 +94,7 @@ def check_plot(path: Path) -> None:
 
 
 def write_plot(path: Path, loads: Sequence[Load]) -> None:
-    """Draw the loads and write the plot.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+    """Draw the loads and write the plot."""
     drawing = _new_figure(figsize=(10, 4), layout="constrained")
     latency, throughput = drawing.subplots(1, 2)
     for load in loads:

@@ -45,13 +45,10 @@ class Exchange:
 
 
 class Target:
-    """One signature of a model on a server, and the requests to send to it in turn.
+    """One signature of a model on a server, and the requests to send to it in turn; each caller has its own connection.
 
-    Args:
-        connect: opens a connection; each caller has its own.
-        spec: the model.
-        signature: name of the signature.
-        atol: absolute tolerance of numbers with a fraction; a server with batching rounds differently from run to run.
+    `atol` is the absolute tolerance of numbers with a fraction; a server with batching rounds differently from run to
+    run.
     """
 
     def __init__(self, connect: Callable[[], ServerTransport], spec: ModelSpec, *, signature: str, atol: float) -> None:
@@ -62,16 +59,7 @@ class Target:
         self._exchanges: list[Exchange] = []
 
     def add(self, inputs: Mapping[str, Any], expected: Mapping[str, Any] | None = None) -> Prediction:
-        """Add a request; it is sent once to get its response.
-
-        Args:
-            inputs: see `Client.predict`.
-            expected: alias to the values that each response must have; None for those of this first response.
-
-        Raises:
-            ClientError: the request failed.
-            CallFailedError: the first response is not the expected one.
-        """
+        """Add a request; it is sent once. Later responses must equal `expected`, or this first response."""
         sent: list[tuple[Predict, bytes]] = []
         transport = self._connect()
 
@@ -94,16 +82,7 @@ class Target:
         return prediction
 
     def add_images(self, inputs: Mapping[str, Any], expected: Sequence[str] | None = None) -> None:
-        """Add a request with images.
-
-        Args:
-            inputs: encoded images; see `answers.images.encode_images`.
-            expected: label of each image; None for those of the first response.
-
-        Raises:
-            ClientError: the request failed, or an image cannot be classified.
-            CallFailedError: an image has another label.
-        """
+        """Add a request with encoded images. Each must have its expected label, or that of the first response."""
         outputs = self.add(inputs).arrays
         for number, ok in enumerate(outputs.get("ok", ())):
             if not ok:

@@ -17,13 +17,9 @@ from savedmodel_bakery.wire.status import StatusError
 
 
 class ConfigFile:
-    """A file as `--model_config_file` takes it. A symbolic link stays one: the file that it leads to is replaced.
+    """A file as `--model_config_file` takes it; its text as this object read or wrote it last.
 
-    Attributes:
-        text: its content, as this object read or wrote it last.
-
-    Raises:
-        ConfigError: the file cannot be read, or is not a valid list of models.
+    A symbolic link stays one: the file that it leads to is replaced. Raises ConfigError for an invalid list of models.
     """
 
     def __init__(self, path: Path) -> None:
@@ -36,11 +32,7 @@ class ConfigFile:
         return str(self.path)
 
     def models(self) -> Mapping[str, ModelConfig]:
-        """Return the models that the file lists, by name.
-
-        Raises:
-            ConfigError: it is not a valid list of models.
-        """
+        """Return the models that the file lists, by name."""
         try:
             models = parse_config(config_text.parse(self.text))
             for config in (models or {}).values():
@@ -54,11 +46,7 @@ class ConfigFile:
         return models
 
     def model(self, name: str) -> ModelConfig:
-        """Return a model of the file.
-
-        Raises:
-            ConfigError: it is not listed.
-        """
+        """Return a model of the file."""
         models = self.models()
         if name not in models:
             names = ", ".join(f'"{listed}"' for listed in models)
@@ -66,12 +54,7 @@ class ConfigFile:
         return models[name]
 
     def replace(self, text: str) -> None:
-        """Replace another content, in one step and durably. The mode stays, and so do owner and group if permitted.
-
-        Raises:
-            RolloutError: another program has changed the file, it cannot be written, or servers that read it as members
-                of its group could not do so afterwards.
-        """
+        """Replace another content, in one step and durably. The mode stays, and so do owner and group if permitted."""
         if text == self.text:
             return
         if self._read() != self.text:
@@ -107,9 +90,6 @@ def locked(path: Path) -> Iterator[None]:
 
     The lock is on a file beside it, which is removed at the end: the config file itself is replaced, and network file
     systems cannot lock folders.
-
-    Raises:
-        RolloutError: another process has the lock, or the folder cannot be written.
     """
     file = path.resolve()
     lock = file.with_name(f".{file.name}.lock")

@@ -18,11 +18,7 @@ _POLICY, _SPECIFIC, _VERSIONS, _LABELS = "model_version_policy", "specific", "ve
 
 
 def parse(text: str) -> Any:
-    """Return the ModelServerConfig of a text.
-
-    Raises:
-        ConfigError: the text is not one.
-    """
+    """Return the ModelServerConfig of a text."""
     try:
         return text_format.Parse(text, schema.ModelServerConfig(), descriptor_pool=schema.POOL)
     except text_format.ParseError as error:
@@ -31,16 +27,9 @@ def parse(text: str) -> Any:
 
 
 def edit_model(text: str, model: str, *, versions: frozenset[int], labels: Mapping[str, int]) -> str:
-    """Return the text with the version policy `specific` and the labels of a model; nothing else is changed.
+    """Return the text with the version policy `specific` and these labels of a model; nothing else is changed.
 
-    Args:
-        text: a valid ModelServerConfig.
-        model: a model that it lists once.
-        versions: the versions to serve.
-        labels: all labels of the model, with their versions.
-
-    Raises:
-        ConfigError: the text states the policy of the model in parts, which cannot be edited.
+    The text is valid and lists the model once. ConfigError if it states the policy in parts, which cannot be edited.
     """
     expected = parse(text)
     place = [config.name for config in expected.model_config_list.config].index(model)

@@ -29,12 +29,7 @@ _RETRY_S = 60.0
 
 
 def check_goldens(rollout: Rollout, folder: Path, version: int) -> None:
-    """Send the goldens in the folder of a version to it on each server; report the first differences.
-
-    Raises:
-        RolloutError: a response differs, or the version has no goldens.
-        ClientError: a server cannot be reached, or needs another token.
-    """
+    """Send the goldens in the folder of a version to it on each server. Report differences and raise RolloutError."""
     try:
         goldens = read_goldens(folder)
     except GoldensError as error:
@@ -59,28 +54,21 @@ def check_goldens(rollout: Rollout, folder: Path, version: int) -> None:
 
 @dataclass(frozen=True)
 class Limits:
-    """How far the answers of two versions may differ.
+    """How far the answers of two versions may differ."""
 
-    Attributes:
-        min_equal_labels: share of the photos that must have equal labels.
-        max_score_difference: mean difference of the scores.
-    """
-
-    min_equal_labels: float
-    max_score_difference: float
+    min_equal_labels: float  # share of the photos
+    max_score_difference: float  # in the mean
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """How the answers of two versions compare.
+    """How the answers of two versions compare, on the photos that at least one of them could read.
 
-    Attributes:
-        photos: number of photos that at least one of them could read.
-        equal: number of those with equal labels: the label of a classifier, the set of labels of a tagger, all labels
-            of a detector, the largest class of a segmenter. Vectors and numbers have no labels, so all are equal.
-            A photo is not equal either if a score is finite in one version only.
-        mean_difference: mean absolute difference of the scores, shares or numbers that both return for the same label,
-            first over the labels of a photo, then over the photos. Infinite if only one of two scores is finite.
+    Labels are the label of a classifier, the set of labels of a tagger, all labels of a detector, or the largest class
+    of a segmenter. Vectors and numbers have no labels, so all are equal. A photo is not equal either if a score is
+    finite in one version only. `mean_difference` is the mean absolute difference of the scores, shares or numbers that
+    both return for the same label, first over the labels of a photo, then over the photos; infinite if only one of two
+    scores is finite.
     """
 
     photos: int
@@ -89,12 +77,7 @@ class Agreement:
 
 
 def compare_on_photos(rollout: Rollout, photos: FileList, limits: Limits, *, stable: int, canary: int) -> None:
-    """Send photos to both versions, on the first server, and report how they agree.
-
-    Raises:
-        RolloutError: they differ more, have other tasks, no photo can be read, or the photos have changed meanwhile.
-        ClientError: the server cannot be reached, or refuses.
-    """
+    """Send photos to both versions, on the first server, and report how they agree; RolloutError if they do not."""
     (task, rows), (canary_task, canary_rows) = (_answer(rollout, photos, version) for version in (stable, canary))
     if task is not canary_task:
         raise RolloutError(

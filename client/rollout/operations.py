@@ -26,11 +26,8 @@ _Reasons = dict[int, str]
 def start(rollout: Rollout, *, canary: int, stable: int | None, base_path: Path | None) -> None:
     """Load a canary beside the stable version, and label both.
 
-    Args:
-        rollout: of the model.
-        canary: the version to load.
-        stable: the stable version; by default that of the label, or else the highest that is AVAILABLE everywhere.
-        base_path: folder of the versions; None is that of the config file, which may be on other machines only.
+    Without `stable`, that is the version with the label, or else the highest that is AVAILABLE everywhere. The folder
+    of versions in the config file may be on other machines only, unlike `base_path`.
     """
     if base_path is not None or rollout.base_path.is_dir():
         find_version(base_path or rollout.base_path, canary)
@@ -58,15 +55,7 @@ def start(rollout: Rollout, *, canary: int, stable: int | None, base_path: Path 
 def promote(
     rollout: Rollout, *, with_goldens: bool, base_path: Path | None, photos: FileList | None, limits: Limits
 ) -> None:
-    """Make the canary stable, after it was checked.
-
-    Args:
-        rollout: of the model.
-        with_goldens: whether to replay the goldens of the canary on each server.
-        base_path: folder of the versions; None is that of the config file.
-        photos: to compare the canary with the stable version on; None for none.
-        limits: how far the two may differ.
-    """
+    """Make the canary stable, after it was checked: with its goldens on each server, and with photos, if any."""
     now = rollout.serving()
     if CANARY not in now.labels:
         _finish_earlier(rollout, f"{rollout} has no canary: start one first")
@@ -102,16 +91,9 @@ def roll_back(rollout: Rollout) -> None:
 
 
 def prune(rollout: Rollout, *, keep: int, base_path: Path | None, is_trial: bool) -> Iterator[Path]:
-    """Remove the folders of old versions, and yield them.
+    """Remove the folders of versions that are not among the newest, in the config file or on a server, and yield them.
 
-    Args:
-        rollout: of the model.
-        keep: how many of the newest versions to keep, besides those that the config file or a server needs.
-        base_path: folder of the versions; None is that of the config file.
-        is_trial: remove nothing.
-
-    Raises:
-        RolloutError: `base_path` lacks a version that the config file or a server needs, so it is another model's.
+    RolloutError if `base_path` lacks a version that the config file or a server needs, so it is another model's.
     """
     folder = base_path or rollout.base_path
     versions = list_versions(folder)

@@ -40,22 +40,11 @@ _Result = TypeVar("_Result")
 
 
 class Rollout:
-    """Changes the versions and labels of one model.
+    """Changes the versions and labels of one model, in a config file that this process has locked.
 
-    Methods that ask or change servers raise ClientError for a server that cannot be reached, or refuses.
-
-    Args:
-        file: the config file, locked by this process.
-        model: name of the model.
-        servers: the servers that use the file.
-        by_reload: send the configuration to the servers; otherwise they read the file themselves.
-        timeout_s: how long to wait for the servers after each change of the file.
-        report: is called with each message about the progress.
-        skip_failing: go on without the servers that fail, unless all do.
-
-    Attributes:
-        servers: the servers, without those that were skipped.
-        failures: the errors of the servers that were skipped, by name.
+    With `by_reload` the configuration is sent to the servers; otherwise they read the file themselves. `timeout_s`
+    limits the wait for them after each change. With `skip_failing` a rollout goes on without the servers that fail,
+    unless all do; their errors are in `failures`. Other ClientErrors are raised.
     """
 
     def __init__(
@@ -110,11 +99,7 @@ class Rollout:
         return config_text.edit_model(self.file.text, self.model, versions=serving.versions, labels=serving.labels)
 
     def load(self, target: Serving) -> None:
-        """Load the versions that have labels in `target`, and return when they are AVAILABLE. Labels stay as they are.
-
-        Raises:
-            RolloutError: a server refuses the configuration, cannot load a version, or takes too long.
-        """
+        """Load the versions that have labels in `target`, and return when they are AVAILABLE. Labels stay the same."""
         needed = frozenset(target.labels.values())
         before = self.read()
         missing = needed - _available_everywhere(before)
@@ -140,11 +125,7 @@ class Rollout:
         return [target for target in first if available.issuperset(target.labels.values())] + [last]
 
     def put_into_effect(self, target: Serving | None = None) -> None:
-        """Write the file, by default as it is, and return when it is in effect. Versions with labels must be AVAILABLE.
-
-        Raises:
-            RolloutError: a server refuses the configuration, or takes too long.
-        """
+        """Write the file, by default as it is, and wait until it is in effect. Labels must be of AVAILABLE versions."""
         if target is not None:
             self.file.replace(self.edit(target))
         if self._by_reload:

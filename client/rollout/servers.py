@@ -24,12 +24,7 @@ _PREDICT_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class ServerState:
-    """The state of a model on a server.
-
-    Attributes:
-        versions: all that the server knows, newest first; empty if it does not know the model.
-        labels: version by label, of the labels that are in effect.
-    """
+    """The state of a model on a server: all versions that it knows, newest first, and the labels that are in effect."""
 
     versions: Sequence[VersionStatus] = ()
     labels: Mapping[str, int] = field(default_factory=dict)
@@ -77,17 +72,10 @@ def find_missing(versions: frozenset[int], state: ServerState) -> list[str]:
 
 
 def check_not_failed(versions: frozenset[int], name: str, state: ServerState, before: ServerState | None) -> None:
-    """Check that a server has not given up loading one of these versions.
+    """Raise RolloutError if a server has given up loading one of these versions.
 
-    Args:
-        versions: the versions that it must load.
-        name: of the server.
-        state: of the server.
-        before: its state before the versions were configured, if it may not have noticed yet: then a version that
-            could not be loaded before does not count as failed.
-
-    Raises:
-        RolloutError: a version could not be loaded.
+    A version that could not be loaded in the state `before` does not count: the server may not have noticed yet that it
+    is configured.
     """
     for version in sorted(versions):
         status = state.status_of(version)
@@ -102,14 +90,7 @@ def _reason(status: VersionStatus | None) -> str:
 
 
 class ModelServer:
-    """One model server; nothing is connected before the first call.
-
-    Args:
-        server: its address, TLS and token. Its transport is `grpc` or `rest`.
-
-    Attributes:
-        name: its address.
-    """
+    """One model server, over gRPC or REST, named by its address; nothing is connected before the first call."""
 
     def __init__(self, server: Server) -> None:
         self.name = server.endpoints[0].address
@@ -122,11 +103,7 @@ class ModelServer:
         return self._server.uses_grpc
 
     def read(self, model: str, labels: Iterable[str] = ()) -> ServerState:
-        """Return the state of a model's versions, and of these labels.
-
-        Raises:
-            ClientError: the server cannot be reached, or refuses.
-        """
+        """Return the state of a model's versions, and of these labels."""
         try:
             versions = self._transport.send(Status(ModelSpec(model)))
         except RequestRefusedError as error:
@@ -139,9 +116,7 @@ class ModelServer:
     def reload(self, config: Any, *, timeout_s: float) -> None:
         """Replace the server's configuration by a ModelServerConfig.
 
-        Raises:
-            RolloutError: the server refuses it; then it keeps the one that it has, or some of the new models failed.
-            ClientError: the server cannot be reached, or needs another token.
+        If the server refuses it (RolloutError), it keeps the one that it has, or some of the new models failed.
         """
         from savedmodel_bakery.client.transports.grpc import GrpcTransport
 

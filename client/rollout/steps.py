@@ -19,23 +19,14 @@ LABELS = (STABLE, CANARY, PREVIOUS)
 
 @dataclass(frozen=True)
 class Serving:
-    """What is served of a model.
-
-    Attributes:
-        versions: the versions to load; they include those with labels.
-        labels: version by label.
-    """
+    """The versions of a model to load, which include those with labels, and the version of each label."""
 
     versions: frozenset[int]
     labels: Mapping[str, int]
 
 
 def start(now: Serving, *, canary: int, stable: int) -> list[Serving]:
-    """Return what is served, one after the other: first with the canary, then also without `previous`.
-
-    Raises:
-        RolloutError: another canary is in progress, or a version has the other label already.
-    """
+    """Return what is served, one after the other: first with the canary, then also without `previous`."""
     labels = now.labels
     if labels.get(CANARY, canary) != canary:
         raise RolloutError(f"version {labels[CANARY]} is the canary already: promote it or roll it back first")

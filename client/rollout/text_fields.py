@@ -20,27 +20,16 @@ _SEPARATORS = (",", ";")
 
 @dataclass(frozen=True)
 class Field:
-    """A field in a text, or an element of a field that is written as a list. All positions are offsets in the text.
-
-    Attributes:
-        name: of the field.
-        start: of the name, or of an element in a list.
-        value: the first character of the value.
-        end: after the value.
-        separator: of the comma or semicolon that follows; None if none does.
-        before: of the comma before an element in a list; None for the first one.
-        is_listed: whether it is an element of a list, `[1, 2]`.
-        fields: the fields of a message; empty for a scalar.
-    """
+    """A field in a text, or an element of a field that is written as a list. All positions are offsets in the text."""
 
     name: str
-    start: int
-    value: int
-    end: int
-    separator: int | None
-    before: int | None
+    start: int  # of the name, or of an element in a list
+    value: int  # the first character of the value
+    end: int  # after the value
+    separator: int | None  # the comma or semicolon that follows
+    before: int | None  # the comma before an element in a list
     is_listed: bool
-    fields: Sequence[Field]
+    fields: Sequence[Field]  # of a message
 
     def named(self, name: str) -> list[Field]:
         """Return the fields with this name: the values of a repeated field, in the order of the text."""

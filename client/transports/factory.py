@@ -14,10 +14,8 @@ if TYPE_CHECKING:
 def create_transport(server: Server, *, timeout_s: float, for_load: bool = False) -> ServerTransport:
     """Create the transport of a model server, which connects when it sends its first call.
 
-    With `for_load`, it uses a connection that nothing else shares.
-
-    Raises:
-        ValueError: gRPC has no name for several addresses.
+    With `for_load`, it uses a connection that nothing else shares. ValueError if gRPC has no name for several
+    addresses.
     """
     if server.transport == "rest":
         from savedmodel_bakery.client.transports.rest import RestTransport
@@ -33,11 +31,7 @@ def create_transport(server: Server, *, timeout_s: float, for_load: bool = False
 
 
 def create_async_transport(server: Server, *, timeout_s: float) -> GrpcAioTransport:
-    """Create the same for asyncio, which gRPC alone has.
-
-    Raises:
-        ValueError: the transport is not one over gRPC; or see `create_transport`.
-    """
+    """Create the same for asyncio, which gRPC alone has."""
     if not server.uses_grpc:
         raise ValueError(f'transport "{server.transport}": an asynchronous client takes "grpc" or "v2-grpc"')
     from savedmodel_bakery.client.transports.grpc import GrpcAioTransport

@@ -51,15 +51,9 @@ _LOAD_OPTIONS: tuple[tuple[str, int | str], ...] = (("grpc.enable_retries", 0), 
 
 
 def create_channel(server: Server, *, api: ModuleType = grpc, for_load: bool = False) -> Any:
-    """Create a channel, which connects when it is used. Each call must send `call_metadata(server)`.
+    """Create a channel of `grpc` or `grpc.aio`, which connects when it is used.
 
-    Args:
-        server: one server or several.
-        api: `grpc`; or `grpc.aio`, for a channel of the running event loop.
-        for_load: see `GrpcTransport`.
-
-    Raises:
-        ValueError: see `join_addresses`.
+    Each call must send `call_metadata(server)`.
     """
     is_proxied = not all(endpoint.is_loopback for endpoint in server.endpoints)
     options = [*_OPTIONS, ("grpc.enable_http_proxy", int(is_proxied)), *(_LOAD_OPTIONS if for_load else ())]
@@ -89,11 +83,7 @@ def call_span(path: str, server: Server) -> AbstractContextManager[Any]:
 
 
 def join_addresses(endpoints: Sequence[Endpoint]) -> str:
-    """Return gRPC's name for one endpoint or several (github.com/grpc/grpc/blob/master/doc/naming.md).
-
-    Raises:
-        ValueError: several endpoints are not all IPv4 or all IPv6 addresses: gRPC has no names for other lists.
-    """
+    """Return gRPC's name for one endpoint or several (github.com/grpc/grpc/blob/master/doc/naming.md)."""
     if len(endpoints) == 1:
         return endpoints[0].address
     try:

@@ -38,11 +38,7 @@ def exchange(call: Call) -> Generator[Call, Any, Any]:
 
 
 def encode_request(call: Call) -> bytes:
-    """Encode the request of a call.
-
-    Raises:
-        RequestRefusedError: a value cannot be encoded.
-    """
+    """Encode the request of a call."""
     request = method_of(call).request()
     with encoding_request():
         name, version, label = call.spec.name, call.spec.version, call.spec.label
@@ -59,11 +55,7 @@ def encode_request(call: Call) -> bytes:
 
 
 def decode_response(call: Call, content: bytes) -> Any:
-    """Decode the response to a call; its arrays do not share memory with `content`.
-
-    Raises:
-        InvalidResponseError: the content is not a response to the call.
-    """
+    """Decode the response to a call; its arrays do not share memory with `content`."""
     response_type = method_of(call).response
     if isinstance(call, Predict):
         response = _parse(partial(parse_message, response_type, "outputs"), response_type, content)

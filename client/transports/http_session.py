@@ -86,11 +86,8 @@ def read_error(document: Mapping[str, Any]) -> str | None:
 class HttpSession:
     """One session with one server; `timeout_s` limits the connecting, each wait for more, and the time of a body.
 
-    Args:
-        server: the server.
-        timeout_s: time limit of a call, for messages.
-        read_error: returns the message in the JSON object of an error; None if it is not an error of this API.
-        advice: for a server that does not have this API.
+    `read_error` returns the message in the JSON object of an error; None if it is not an error of this API. `advice` is
+    for a server that does not have this API.
     """
 
     def __init__(
@@ -123,11 +120,7 @@ class HttpSession:
     def prepare(
         self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> Callable[[float], HttpResponse]:
-        """Return the function that sends a request once, within a number of seconds.
-
-        Raises:
-            ClientError: the request cannot be sent; the function raises it if the response is not one with status 200.
-        """
+        """Return the function that sends a request once, within a number of seconds; the response has status 200."""
         try:
             request = self._session.prepare_request(
                 requests.Request(method, self.url(path), data=body, headers=headers)

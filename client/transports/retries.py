@@ -32,15 +32,7 @@ _MIN_TIMEOUT_S = 0.001
 
 
 def send_with_retries(send: Callable[[float], Result], *, end_s: float) -> Result:
-    """Return the result of a call.
-
-    Args:
-        send: makes one attempt; its argument is the time limit of the attempt in seconds.
-        end_s: time of the monotonic clock at which the call must have ended.
-
-    Raises:
-        ClientError: the error of the last attempt.
-    """
+    """Return the result of `send`, which makes one attempt within a number of seconds, until `end_s` (monotonic)."""
     attempts = 0
     while True:
         attempts += 1
@@ -70,13 +62,10 @@ async def send_with_retries_async(send: Callable[[float], Awaitable[Result]], *,
 
 
 def pause_after(metadata: Iterable[tuple[str, str | bytes]], code: Code) -> float | None:
-    """Return the time in seconds after which a gRPC server allows another attempt, from its trailing metadata.
+    """Return the seconds after which a gRPC server allows another attempt, from its trailing metadata, if stated.
 
     `grpc-retry-pushback-ms` is gRPC's own (github.com/grpc/proposal/blob/master/A6-client-retries.md, "Pushback"): a
-    value that is negative or not a number forbids another attempt. `retry-after` is in seconds, as HTTP's.
-
-    Returns:
-        The time; `math.inf` if the server forbids another attempt, or None if it does not say or is not overloaded.
+    value that is negative or not a number forbids another attempt, `math.inf`. `retry-after` is in seconds, as HTTP's.
     """
     values = {key: value if isinstance(value, str) else "" for key, value in metadata}
     if code not in OVERLOADED:

@@ -36,11 +36,7 @@ class ModelTransport(Transport, Protocol):
 
 
 class ServerTransport(ABC):
-    """Sends calls to a model server. A subclass knows the server's API: the requests of a call, and their encoding.
-
-    Args:
-        timeout_s: time limit of a call.
-    """
+    """Sends calls to a model server. A subclass knows the server's API: the requests of a call, and their encoding."""
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
@@ -115,11 +111,7 @@ def refused(code: Code, message: str, *, retry_after_s: float | None = None) -> 
 
 
 def filter_outputs(outputs: Mapping[str, np.ndarray], output_filter: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return the outputs of a call's output filter, for APIs without one. All if it is empty.
-
-    Raises:
-        RequestRefusedError: the errors that a server sends over gRPC.
-    """
+    """Return the outputs of a call's output filter, for APIs without one, with gRPC's errors. All if it is empty."""
     for place, alias in enumerate(output_filter):
         if alias not in outputs:
             names = ",".join(sorted(outputs))

@@ -39,13 +39,9 @@ _STATES = {"READY": "AVAILABLE", "UNAVAILABLE": "END"}
 
 @dataclass(frozen=True)
 class Request:
-    """A request of the protocol.
+    """A request of the protocol, by its name over gRPC; ModelConfig and RepositoryIndex are of the extensions.
 
-    Attributes:
-        method: its name over gRPC: ModelInfer, ModelMetadata, ModelReady, or ModelConfig and RepositoryIndex of the
-            extensions. The result of ModelInfer is an InferResponse.
-        spec: the model.
-        call: what ModelInfer runs.
+    `call` is what ModelInfer runs; its result is an InferResponse.
     """
 
     method: str
@@ -78,12 +74,7 @@ def exchange(call: Call) -> Generator[Request, Any, Any]:
 
 
 def start(call: Predict) -> Request:
-    """Return the request of a Predict call.
-
-    Raises:
-        RequestRefusedError: FAILED_PRECONDITION if it names a signature of a server that does not describe any; such a
-            server would ignore the name.
-    """
+    """Return the request of a Predict call, unless it names a signature to a server that would ignore the name."""
     if call.declared is None and call.signature != DEFAULT_SIGNATURE:
         raise RequestRefusedError(
             Code.FAILED_PRECONDITION,
@@ -99,12 +90,7 @@ def signature_parameter(call: Predict) -> str:
 
 
 def read_prediction(call: Predict, response: InferResponse) -> Prediction:
-    """Return the result of a Predict call. Servers may ignore the output filter, so it is applied here too.
-
-    Raises:
-        InvalidResponseError: numpy cannot have the shape of an output.
-        RequestRefusedError: see `filter_outputs`.
-    """
+    """Return the result of a Predict call. Servers may ignore the output filter, so it is applied here too."""
     for name, tensor in response.outputs.items():
         if tensor.shape is not None:
             raise InvalidResponseError(f'numpy cannot have the shape of output "{name}": {list(tensor.shape)}')

@@ -23,11 +23,7 @@ def method_of(request: v2_flows.Request) -> Method:
 
 
 def encode_request(request: v2_flows.Request) -> bytes:
-    """Encode a request.
-
-    Raises:
-        RequestRefusedError: a value cannot be encoded.
-    """
+    """Encode a request."""
     spec, call = request.spec, request.call
     if request.method == "RepositoryIndex":
         return b""
@@ -48,11 +44,7 @@ def encode_request(request: v2_flows.Request) -> bytes:
 
 
 def decode_response(request: v2_flows.Request, content: bytes) -> Any:
-    """Decode the response to a request; see `v2_flows`.
-
-    Raises:
-        InvalidResponseError: the content is not a response to the request.
-    """
+    """Decode the response to a request; see `v2_flows`."""
     response_type = method_of(request).response
     try:
         if request.method == "ModelInfer":
