@@ -13,14 +13,12 @@ from savedmodel_bakery.answers.signatures import CLASSIFY_SIGNATURE, DEFAULT_SIG
 from savedmodel_bakery.answers.tasks.labels import MULTILABEL, Classification, Tags
 from savedmodel_bakery.answers.tasks.numbers import EMBED, REGRESS, Embedding, Regression
 from savedmodel_bakery.answers.tasks.regions import DETECT, SEGMENT, Detections, Segmentation
-from savedmodel_bakery.client.calls import Call, ModelSpec, VersionStatus
+from savedmodel_bakery.client.calls import Call, ModelSpec, Result, VersionStatus, run_flow_async
 from savedmodel_bakery.client.client import Images
 from savedmodel_bakery.client.credentials import Tls
-from savedmodel_bakery.client.endpoints import check_timeout
-from savedmodel_bakery.client.flow_runners import Result, run_flow_async
 from savedmodel_bakery.client.flows import Flow, Flows
-from savedmodel_bakery.client.servers import parse_server
-from savedmodel_bakery.client.transports.factory import create_async_transport
+from savedmodel_bakery.client.servers import check_timeout, parse_server
+from savedmodel_bakery.client.transports.transport import create_async_transport
 from savedmodel_bakery.defaults import DEFAULT_MODEL
 from savedmodel_bakery.wire.examples import Example, ScoredClass
 

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.answers.signatures import DEFAULT_SIGNATURE
 from savedmodel_bakery.client.aio import BaseAsyncClient
-from savedmodel_bakery.client.calls import Call, ModelSpec
+from savedmodel_bakery.client.calls import Call, ModelSpec, Result
 from savedmodel_bakery.client.client import BaseClient
-from savedmodel_bakery.client.endpoints import check_timeout
-from savedmodel_bakery.client.flow_runners import Result
+from savedmodel_bakery.client.servers import check_timeout
 from savedmodel_bakery.defaults import DEFAULT_MODEL
 from savedmodel_bakery.errors import ClientError
 from savedmodel_bakery.extras import naming_extras

@@ -1,12 +1,17 @@
-"""The calls that a client can send, as values that every transport accepts, and the result of Status. Does no I/O."""
+"""The calls that a client can send, as values that every transport accepts, and how flows send them. Does no I/O.
+
+A flow is an exchange with a server that is written once, for synchronous and asynchronous callers: a generator, as
+httpx's `auth_flow`. It yields requests, is sent their responses (or thrown the ClientError that a request raised), and
+returns a result.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from savedmodel_bakery.errors import InvalidResponseError
+from savedmodel_bakery.errors import ClientError, InvalidResponseError
 from savedmodel_bakery.wire.status import Code
 
 if TYPE_CHECKING:
@@ -14,6 +19,9 @@ if TYPE_CHECKING:
 
     from savedmodel_bakery.answers.signatures import Signature
     from savedmodel_bakery.wire.examples import Example
+
+Request = TypeVar("Request")
+Result = TypeVar("Result")
 
 _MAX_VERSION = 2**63 - 1
 
@@ -120,3 +128,35 @@ def read_status(document: Mapping[str, Any]) -> list[VersionStatus]:
         ]
     except (KeyError, TypeError, ValueError) as exc:
         raise InvalidResponseError(f"the status is not a valid GetModelStatusResponse: {exc!r}") from exc
+
+
+def run_flow(flow: Generator[Request, Any, Result], send: Callable[[Request], Any]) -> Result:
+    """Send a flow's requests one after the other and return its result."""
+    try:
+        request = next(flow)
+        while True:
+            try:
+                response = send(request)
+            except ClientError as exc:
+                request = flow.throw(exc)
+            else:
+                request = flow.send(response)
+    except StopIteration as end:
+        result: Result = end.value
+        return result
+
+
+async def run_flow_async(flow: Generator[Request, Any, Result], send: Callable[[Request], Awaitable[Any]]) -> Result:
+    """Do the same as `run_flow` without blocking the event loop."""
+    try:
+        request = next(flow)
+        while True:
+            try:
+                response = await send(request)
+            except ClientError as exc:
+                request = flow.throw(exc)
+            else:
+                request = flow.send(response)
+    except StopIteration as end:
+        result: Result = end.value
+        return result

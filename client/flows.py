@@ -1,6 +1,6 @@
 """The calls behind each method of a client, written once for synchronous and asynchronous clients.
 
-A flow is a generator; see `flow_runners`. Reads image files; does no network I/O.
+A flow is a generator; see `calls`. Reads image files; does no network I/O.
 """
 
 from __future__ import annotations
@@ -17,8 +17,17 @@ from savedmodel_bakery.answers.signatures import DEFAULT_SIGNATURE, Signature, S
 from savedmodel_bakery.answers.task import ResultT, Task
 from savedmodel_bakery.answers.tasks import find_pixels_size, find_task
 from savedmodel_bakery.answers.tasks.labels import CLASSIFY, Classification, keep_top
-from savedmodel_bakery.client.calls import Call, Classify, Metadata, ModelSpec, Predict, Regress, Status, VersionStatus
-from savedmodel_bakery.client.flow_runners import Result
+from savedmodel_bakery.client.calls import (
+    Call,
+    Classify,
+    Metadata,
+    ModelSpec,
+    Predict,
+    Regress,
+    Result,
+    Status,
+    VersionStatus,
+)
 from savedmodel_bakery.errors import InvalidResponseError, RequestRefusedError
 from savedmodel_bakery.wire import trees
 from savedmodel_bakery.wire.examples import Example, ScoredClass

@@ -1,15 +1,82 @@
-"""Model servers as callers describe them: protocol, addresses, TLS and token. Does no I/O but read TLS files."""
+"""Model servers as callers describe them: protocol, addresses, TLS, token and timeout. Only reads TLS files."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from os import PathLike
-from typing import Literal, NamedTuple, cast
+from typing import Literal, cast
 
 from savedmodel_bakery.client.credentials import Tls, check_token
-from savedmodel_bakery.client.endpoints import Endpoint, hide_password
+
+MAX_TIMEOUT_S = 86_400  # a day; sockets and gRPC overflow far beyond it
+
+_TARGET = re.compile(r"(?:\[(?P<ipv6>[^\s\[\]/]+)\]|(?P<host>[^\s\[\]/:@?#]+))(?::(?P<port>\d{1,5}))?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """The host and port of a server, and the protocol it speaks there, as error messages show it (`gRPC`, `REST`)."""
+
+    host: str
+    port: int
+    protocol: str
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.port <= 65535:
+            raise ValueError(f"invalid port {self.port}: must be between 1 and 65535")
+
+    @classmethod
+    def parse(cls, target: str, port: int, protocol: str) -> Endpoint:
+        """Parse `HOST` or `HOST:PORT`; `port` is the default. An IPv6 address needs brackets if a port follows it."""
+        is_bare_ipv6 = target.count(":") > 1 and "[" not in target
+        match = _TARGET.fullmatch(f"[{target}]" if is_bare_ipv6 else target)
+        if match is None or not _is_ipv6(match["ipv6"] or "::") or not _is_resolvable(match["host"] or ""):
+            raise ValueError(f'invalid target "{hide_password(target)}": must be HOST or HOST:PORT, without a path')
+        return cls(match["ipv6"] or match["host"], int(match["port"] or port), protocol)
+
+    @property
+    def address(self) -> str:
+        """Host and port as gRPC and URLs write them."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether the address belongs to this machine only, so that no proxy can reach it."""
+        try:
+            return self.host == "localhost" or ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+def hide_password(target: str) -> str:
+    """Return a target as messages show it: without user and password."""
+    return re.sub(r"^(\w*://)?.*@", r"\1…@", target, flags=re.DOTALL)
+
+
+def check_timeout(timeout_s: float) -> None:
+    """Raise ValueError for a timeout that transports cannot apply."""
+    if not 0 < timeout_s <= MAX_TIMEOUT_S:
+        raise ValueError(f"invalid timeout_s {timeout_s:g}: must be above 0 and at most {MAX_TIMEOUT_S:g}")
+
+
+def _is_ipv6(host: str) -> bool:
+    try:
+        return ip_address(host).version == 6
+    except ValueError:
+        return False
+
+
+def _is_resolvable(host: str) -> bool:
+    """Whether a host name can be looked up; for other names urllib3 raises an error that requests does not catch."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return True
+
 
 TransportName = Literal["grpc", "rest", "v2", "v2-grpc"]
 
@@ -19,21 +86,8 @@ PROTOCOLS: Mapping[str, str] = {"grpc": "gRPC", "rest": "REST", "v2": "v2 (HTTP)
 _OVER_GRPC = ("grpc", "v2-grpc")
 _GRPC_PORT = 8500
 _REST_API_PORT = 8501
-
-
-class Scheme(NamedTuple):
-    """What the scheme of a target states: the default transport, and whether TLS is on."""
-
-    transport: TransportName
-    is_encrypted: bool
-
-
-_SCHEMES = {
-    "grpc": Scheme("grpc", is_encrypted=False),
-    "grpcs": Scheme("grpc", is_encrypted=True),
-    "http": Scheme("rest", is_encrypted=False),
-    "https": Scheme("rest", is_encrypted=True),
-}
+_SCHEMES: Mapping[str, TransportName] = {"grpc": "grpc", "grpcs": "grpc", "http": "rest", "https": "rest"}
+_ENCRYPTED = ("grpcs", "https")
 _WITH_SCHEME = re.compile(r"(?P<scheme>[^/@]*)://(?P<address>.*?)/?")
 
 
@@ -58,13 +112,9 @@ class Server:
         return self.token is not None and self.tls is None and is_remote
 
 
-def find_scheme(target: str | Sequence[str]) -> Scheme | None:
-    """Return what the scheme of the targets states; None if they have no scheme.
-
-    Raises:
-        ValueError: the scheme is unknown, or the targets have different ones.
-    """
-    return _split_targets(target)[0]
+def find_transport(target: str | Sequence[str]) -> TransportName | None:
+    """Return the default transport of the targets' scheme; None if they have no scheme."""
+    return _SCHEMES.get(_split_targets(target)[0])
 
 
 def parse_server(
@@ -89,10 +139,10 @@ def parse_server(
         raise ValueError(
             f'the port of the other transport was given: "{transport}" uses {"port" if uses_grpc else "rest_api_port"}'
         )
-    if scheme is not None and tls is not None and not scheme.is_encrypted:
-        raise ValueError("TLS is on, but the target's scheme is for a connection without TLS: use grpcs:// or https://")
-    if scheme is not None and scheme.is_encrypted:
+    if scheme in _ENCRYPTED:
         tls = tls or Tls()
+    elif scheme and tls:
+        raise ValueError("TLS is on, but the target's scheme is for a connection without TLS: use grpcs:// or https://")
     default_port = own_port or (_GRPC_PORT if uses_grpc else _REST_API_PORT)
     endpoints = [Endpoint.parse(address, default_port, PROTOCOLS[transport]) for address in addresses]
     if len(endpoints) > 1 and not uses_grpc:
@@ -117,8 +167,7 @@ def select_tls(
     key: str | PathLike[str] | None,
 ) -> Tls | None:
     """Return the TLS settings of a program's options `--tls`, `--ca`, `--cert` and `--key`."""
-    scheme = find_scheme(target)
-    if is_on or (scheme is not None and scheme.is_encrypted):
+    if is_on or _split_targets(target)[0] in _ENCRYPTED:
         return Tls(ca, cert, key)
     for name, file in (("--ca", ca), ("--cert", cert), ("--key", key)):
         if file is not None:
@@ -126,33 +175,33 @@ def select_tls(
     return None
 
 
-def _split_targets(target: str | Sequence[str]) -> tuple[Scheme | None, list[str]]:
-    """Return what the scheme of all targets states, and the targets without their schemes."""
+def _split_targets(target: str | Sequence[str]) -> tuple[str, list[str]]:
+    """Return the scheme of all targets, empty if they have none, and the targets without it."""
     targets = [target] if isinstance(target, str) else list(target)
     if not targets:
         raise ValueError("no target: pass at least one HOST or HOST:PORT")
-    names, addresses = set(), []
+    schemes, addresses = set(), []
     for text in targets:
         match = _WITH_SCHEME.fullmatch(text)
         if match is not None and match["scheme"] not in _SCHEMES:
             raise ValueError(f'invalid target "{hide_password(text)}": the scheme must be one of {", ".join(_SCHEMES)}')
-        names.add(match and match["scheme"])
+        schemes.add(match["scheme"] if match else "")
         addresses.append(match["address"] if match else text)
-    if len(names) > 1:
+    if len(schemes) > 1:
         raise ValueError("the targets have different schemes: use the same for all")
-    [name] = names
-    return (None if name is None else _SCHEMES[name]), addresses
+    return schemes.pop(), addresses
 
 
-def _select_transport(scheme: Scheme | None, transport: str | None) -> TransportName:
+def _select_transport(scheme: str, transport: str | None) -> TransportName:
+    default = _SCHEMES.get(scheme)
     if transport is None:
-        return "grpc" if scheme is None else scheme.transport
+        return default or "grpc"
     if transport not in PROTOCOLS:
         names = ", ".join(f'"{name}"' for name in PROTOCOLS)
         raise ValueError(
             f'invalid transport "{transport}": must be one of {names}; for AMQP use AmqpClient or AsyncAmqpClient'
         )
     name = cast(TransportName, transport)
-    if scheme is not None and (scheme.transport in _OVER_GRPC) != (name in _OVER_GRPC):
-        raise ValueError(f"the target's scheme is for {PROTOCOLS[scheme.transport]}, not for {PROTOCOLS[name]}")
+    if default and (default in _OVER_GRPC) != (name in _OVER_GRPC):
+        raise ValueError(f"the target's scheme is for {PROTOCOLS[default]}, not for {PROTOCOLS[name]}")
     return name

@@ -33,12 +33,12 @@ SECTIONS = {
         "ask": ("commands.ask:ask", "Send photos to a model and print what it returns."),
         "bulk": ("commands.bulk:bulk", "Run a model on many photos and write one file."),
         "predict": ("client.commands.predict:predict", "Run a signature on arrays."),
-        "metadata": ("client.commands.metadata:metadata", "Print a model's signatures as JSON."),
-        "status": ("client.commands.status:status", "Print the state of each version of a model."),
-        "wait": ("client.commands.wait:wait", "Wait until a version of a model is AVAILABLE."),
-        "check": ("client.commands.check:check", "Replay a version's golden requests."),
+        "metadata": ("client.commands.inspection:metadata", "Print a model's signatures as JSON."),
+        "status": ("client.commands.inspection:status", "Print the state of each version of a model."),
+        "wait": ("client.commands.inspection:wait", "Wait until a version of a model is AVAILABLE."),
+        "check": ("client.commands.inspection:check", "Replay a version's golden requests."),
         "bench": ("client.commands.bench:bench", "Measure a server under load."),
-        "results": ("client.commands.results:results", "Print replies from an AMQP result queue."),
+        "results": ("client.commands.predict:results", "Print replies from an AMQP result queue."),
     },
 }
 """The subcommands of each section of the help: where its click command is, `module:attribute` in this package, and its

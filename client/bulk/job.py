@@ -1,19 +1,25 @@
-"""Sends the photos of a bulk job, several requests at a time. Memory does not grow with the number of photos."""
+"""Sends the photos of a bulk job, several requests at a time, and shows the progress.
+
+Memory does not grow with the number of photos.
+"""
 
 from __future__ import annotations
 
 import contextvars
 import math
 import random
+import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, as_completed, wait
+from pathlib import Path
 from queue import SimpleQueue
-from threading import Event
+from threading import Event, Thread
 from typing import Any
 
 from savedmodel_bakery.answers.images import encode_images
 from savedmodel_bakery.answers.photos.photo import Photo
+from savedmodel_bakery.answers.photos.sources import open_file
 from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.answers.rows import Row, make_photo_rows
 from savedmodel_bakery.answers.task import Task
@@ -128,3 +134,56 @@ def _pause_s(error: ClientError, attempts: int, *, single: bool) -> float:
         return math.inf
     longest_s = min(_MIN_PAUSE_S * 2 ** min(attempts, 10), _MAX_PAUSE_S)
     return max(random.uniform(0, longest_s), stated_s)
+
+
+class Progress:
+    """Shows the number of photos done, also by an earlier run, and in total, the rate and the remaining time."""
+
+    def __init__(self, files: Iterable[Path], *, all_files: bool, done: int) -> None:
+        from tqdm import tqdm
+
+        interval_s = 0.1 if sys.stderr.isatty() else 30.0  # a log grows with each update
+        self._bar: Any = tqdm(
+            initial=done, unit=" photos", mininterval=interval_s, maxinterval=interval_s, file=sys.stderr
+        )
+        self._ended = False
+        self._all_files = all_files
+        self._counted = 0
+        # A daemon thread, because counting a large archive may take longer than the job.
+        Thread(target=self._count, args=(files,), daemon=True).start()
+
+    def add(self, photos: int, *, failed: int) -> None:
+        """Add photos that are done; `failed` is the number of all failed photos so far."""
+        if failed:
+            self._bar.set_postfix(failed=failed, refresh=False)
+        self._bar.update(photos)
+
+    def finish(self) -> None:
+        """Show that all photos are done, whatever was counted."""
+        self._bar.total = self._bar.n
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended = True
+        self._bar.close()
+
+    def _count(self, files: Iterable[Path]) -> None:
+        try:
+            for file in files:
+                for _ in open_file(file, self._count_photo, all_files=self._all_files):
+                    pass  # `_count_photo` selects no photo
+        except (_JobEndedError, ModuleNotFoundError):  # the job itself reports a missing module
+            return
+        self._bar.total = self._counted
+
+    def _count_photo(self, _: str) -> bool:
+        if self._ended:
+            raise _JobEndedError
+        self._counted += 1
+        return False
+
+
+class _JobEndedError(Exception):
+    """The job ended before its photos were counted."""

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from savedmodel_bakery.client.commands.inputs import read_file
-from savedmodel_bakery.client.commands.metadata import print_metadata
+from savedmodel_bakery.client.commands.inspection import print_metadata
 from savedmodel_bakery.client.commands.options import (
     PhotoPath,
     connection_options,
@@ -20,6 +19,7 @@ from savedmodel_bakery.client.commands.options import (
     open_amqp_client,
     open_client,
 )
+from savedmodel_bakery.client.commands.predict import read_file
 from savedmodel_bakery.errors import AccessDeniedError, ClientError, ConnectionFailedError
 from savedmodel_bakery.exits import FAILED, print_error, refusal_text
 from savedmodel_bakery.groups import Command, option_group

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from savedmodel_bakery.client.commands.inputs import read_arrays, read_file
 from savedmodel_bakery.client.commands.options import connection_options, describe_server, image_option
+from savedmodel_bakery.client.commands.predict import read_arrays, read_file
 from savedmodel_bakery.exits import FAILED, as_usage_error, print_error
 from savedmodel_bakery.groups import Command, FloatRange, Option
 
@@ -153,8 +153,7 @@ def bench(
 def _open_target(context: click.Context, atol: float) -> Target:
     from savedmodel_bakery.client.calls import ModelSpec
     from savedmodel_bakery.client.load.target import Target
-    from savedmodel_bakery.client.transports.factory import create_transport
-    from savedmodel_bakery.client.transports.transport import ServerTransport
+    from savedmodel_bakery.client.transports.transport import ServerTransport, create_transport
 
     options = context.obj
     if options["transport"] == "amqp":

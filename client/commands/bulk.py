@@ -104,8 +104,7 @@ def run_on_server(
     from savedmodel_bakery.answers.photos.sources import check_parquet_files, open_file
     from savedmodel_bakery.answers.signatures import read_signatures
     from savedmodel_bakery.answers.tasks import find_task
-    from savedmodel_bakery.client.bulk.job import Job
-    from savedmodel_bakery.client.bulk.progress import Progress
+    from savedmodel_bakery.client.bulk.job import Job, Progress
     from savedmodel_bakery.client.bulk.results import Results, ResultsError
 
     model = context.obj["model"]

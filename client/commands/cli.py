@@ -19,13 +19,13 @@ SECTIONS = {
         "ask": f"{_COMMANDS}.ask:ask",
         "bulk": f"{_COMMANDS}.bulk:bulk",
         "predict": f"{_COMMANDS}.predict:predict",
-        "results": f"{_COMMANDS}.results:results",
+        "results": f"{_COMMANDS}.predict:results",
     },
     "Inspect a server": {
-        "metadata": f"{_COMMANDS}.metadata:metadata",
-        "status": f"{_COMMANDS}.status:status",
-        "wait": f"{_COMMANDS}.wait:wait",
-        "check": f"{_COMMANDS}.check:check",
+        "metadata": f"{_COMMANDS}.inspection:metadata",
+        "status": f"{_COMMANDS}.inspection:status",
+        "wait": f"{_COMMANDS}.inspection:wait",
+        "check": f"{_COMMANDS}.inspection:check",
         "bench": f"{_COMMANDS}.bench:bench",
     },
     "Change a server": {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S
+from savedmodel_bakery.client.servers import MAX_TIMEOUT_S
 from savedmodel_bakery.defaults import DEFAULT_MODEL, TOKEN_VARIABLE
 from savedmodel_bakery.exits import as_usage_error, print_error
 from savedmodel_bakery.groups import FloatRange, Option, option_group
@@ -62,7 +62,7 @@ def open_client(context: click.Context, **overrides: Any) -> BaseClient:
     """Create the client that the connection options describe; the command sets `overrides` itself."""
     from savedmodel_bakery.client.calls import ModelSpec
     from savedmodel_bakery.client.client import BaseClient
-    from savedmodel_bakery.client.transports.factory import create_transport
+    from savedmodel_bakery.client.transports.transport import create_transport
 
     options = context.obj | overrides
     if options["transport"] == "amqp":

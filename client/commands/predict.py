@@ -1,27 +1,38 @@
-"""The command `predict`: run a signature on arrays."""
+"""The commands `predict`: run a signature on arrays, and `results`: fetch the replies in a result queue."""
 
 from __future__ import annotations
 
+import json
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from savedmodel_bakery.client.commands.inputs import read_arrays
-from savedmodel_bakery.client.commands.options import connection_options, open_client
+from savedmodel_bakery.client.commands.options import connection_options, open_amqp_client, open_client
+from savedmodel_bakery.client.servers import MAX_TIMEOUT_S
+from savedmodel_bakery.errors import ClientError
 from savedmodel_bakery.exits import as_usage_error
-from savedmodel_bakery.groups import Command, Option
+from savedmodel_bakery.groups import Command, FloatRange, Option
 
-EXAMPLES = """
+PREDICT_EXAMPLES = """
 \b
 Examples:
   bakery predict -m add_ten --input x=array.npy --out outputs/
   echo '[[1, 2]]' | bakery predict -m add_ten --input x=-
   bakery predict -m flowers -n pixels --input inputs.npz --out outputs/ --output-format npz
 """
+RESULTS_EXAMPLES = """
+\b
+Examples:
+  bakery ask --format AMQP --result-queue labels horse.jpg
+  bakery results --format AMQP labels
+"""
 
 
-@click.command(cls=Command, epilog=EXAMPLES)
+@click.command(cls=Command, epilog=PREDICT_EXAMPLES)
 @click.option(
     "--input",
     "inputs",
@@ -62,3 +73,56 @@ def predict(context: click.Context, inputs: tuple[str, ...], out: Path | None, o
         return
     for path in write_outputs(prediction.arrays, out, file_format=output_format):
         click.echo(path)
+
+
+def read_arrays(arguments: Sequence[str]) -> dict[str, Any]:
+    """Return inputs by name from arguments of the form [NAME=]FILE; see `array_files.read_input`."""
+    from savedmodel_bakery.client.commands.array_files import read_input
+
+    inputs: dict[str, Any] = {}
+    for argument in arguments:
+        name, _, file = argument.rpartition("=")
+        with as_usage_error(ValueError):
+            additional = read_input(name or None, read_file(file, "input"), "stdin" if file == "-" else file)
+        if duplicates := inputs.keys() & additional.keys():
+            raise click.UsageError(f'input "{min(duplicates)}" was given twice')
+        inputs |= additional
+    return inputs
+
+
+def read_file(file: str, purpose: str) -> bytes:
+    """Return the content of a file, or of stdin for `-`; `purpose` says what the file is, for the error message."""
+    try:
+        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as exc:
+        raise click.UsageError(f"{purpose} {file} cannot be read: {exc.strerror}") from exc
+
+
+@click.command(cls=Command, epilog=RESULTS_EXAMPLES)
+@click.argument("result_queue", metavar="QUEUE")
+@click.option(
+    "--idle-seconds",
+    "idle_s",
+    cls=Option,
+    aliases=("--idle",),
+    type=FloatRange(0, MAX_TIMEOUT_S, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Stop if no reply arrives for this time.",
+)
+@connection_options
+@click.pass_context
+def results(context: click.Context, result_queue: str, idle_s: float) -> None:
+    """Print the replies in an AMQP queue, and remove them from it.
+
+    Needs --format AMQP. Prints one JSON object per line: the id of the request, and its outputs or its error.
+    """
+    from savedmodel_bakery.client.commands.array_files import to_json
+
+    with open_amqp_client(context) as client:
+        for correlation_id, result in client.results(result_queue, idle_s=idle_s):
+            if isinstance(result, ClientError):
+                content = f'"error": {json.dumps(str(result), ensure_ascii=False)}'
+            else:
+                content = f'"outputs": {to_json(result.arrays)}'
+            click.echo(f'{{"id": {json.dumps(correlation_id)}, {content}}}')

@@ -88,7 +88,7 @@ def open_servers(context: click.Context, stack: ExitStack) -> list[ModelServer]:
 @contextmanager
 def expected_errors() -> Iterator[None]:
     """Raise the errors of a rollout as those of click."""
-    from savedmodel_bakery.client.rollout.errors import ConfigError, RolloutError
+    from savedmodel_bakery.client.rollout import ConfigError, RolloutError
 
     try:
         yield

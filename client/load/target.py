@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from savedmodel_bakery.answers.predictions import Prediction
-from savedmodel_bakery.client.calls import Call, ModelSpec, Predict
+from savedmodel_bakery.client.calls import Call, ModelSpec, Predict, run_flow
 from savedmodel_bakery.client.comparison import compare
-from savedmodel_bakery.client.flow_runners import run_flow
 from savedmodel_bakery.client.flows import Flows
 from savedmodel_bakery.client.load.generator import CallFailedError, SendCall
 from savedmodel_bakery.client.transports.transport import ServerTransport

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from savedmodel_bakery.client.rollout import config_text
-from savedmodel_bakery.client.rollout.errors import ConfigError, RolloutError
+from savedmodel_bakery.client.rollout import ConfigError, RolloutError, config_text
 from savedmodel_bakery.wire.model_config import ModelConfig, parse_config, platform_of
 from savedmodel_bakery.wire.status import StatusError
 

@@ -1,20 +1,26 @@
 """Reads and edits the text of a config file, a ModelServerConfig. Does no I/O.
 
-An edit changes the versions and labels of one model and keeps every other character, comments included.
+An edit changes the versions and labels of one model and keeps every other character, comments included. It finds the
+fields with protobuf's own tokenizer, so comments, quotes and line breaks are those of the parser. The syntax is that of
+protobuf.dev/reference/protobuf/textformat-spec.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 from google.protobuf import text_format
 
-from savedmodel_bakery.client.rollout.errors import ConfigError
-from savedmodel_bakery.client.rollout.text_fields import Field, find_fields
+from savedmodel_bakery.client.rollout import ConfigError
 from savedmodel_bakery.wire import schema
 
 _POLICY, _SPECIFIC, _VERSIONS, _LABELS = "model_version_policy", "specific", "versions", "version_labels"
+_CLOSING = {"{": "}", "<": ">"}
+_QUOTES = ("'", '"')
+_SEPARATORS = (",", ";")
 
 
 def parse(text: str) -> Any:
@@ -58,8 +64,8 @@ def edit_model(text: str, model: str, *, versions: frozenset[int], labels: Mappi
 
 
 def _find_model(text: str, place: int) -> Field:
-    models = (model for field in find_fields(text) if field.name == "model_config_list" for model in field.fields)
-    return list(models)[place]
+    lists = [field for field in _Reader(text).fields("") if field.name == "model_config_list"]
+    return [model for field in lists for model in field.fields][place]
 
 
 def _with_versions(text: str, place: int, versions: frozenset[int]) -> str:
@@ -167,3 +173,103 @@ def _without(text: str, field: Field) -> str:
     if field.separator is None and field.before is not None:  # the last one of a list
         text = text[: field.before] + text[field.before + 1 :]
     return text
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field in a text, or an element of a field that is written as a list. All positions are offsets in the text."""
+
+    name: str
+    start: int  # of the name, or of an element in a list
+    value: int  # the first character of the value
+    end: int  # after the value
+    separator: int | None  # the comma or semicolon that follows
+    before: int | None  # the comma before an element in a list
+    is_listed: bool
+    fields: Sequence[Field]  # of a message
+
+    def named(self, name: str) -> list[Field]:
+        """Return the fields with this name: the values of a repeated field, in the order of the text."""
+        return [field for field in self.fields if field.name == name]
+
+
+class _Token(NamedTuple):
+    text: str
+    start: int
+
+
+class _Reader:
+    """Reads the fields of a text protobuf, which must be valid: parse it first."""
+
+    def __init__(self, text: str) -> None:
+        lines = text.split("\n")  # as text_format.Parse does
+        starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
+        tokenizer: Any = text_format.Tokenizer(lines)
+        self._tokens: list[_Token] = []
+        self._place = 0
+        while not tokenizer.AtEnd():
+            place = tokenizer.ParseError("")  # the tokenizer states positions, from 1, in its errors only
+            self._tokens.append(_Token(tokenizer.token, starts[place.GetLine() - 1] + place.GetColumn() - 1))
+            tokenizer.NextToken()
+        self._tokens.append(_Token("", -1))
+
+    def fields(self, closing: str) -> Sequence[Field]:
+        """Read fields up to a token."""
+        fields: list[Field] = []
+        while self._next != closing:
+            name = self._take()
+            if name.text == "[":  # the name of an extension, or the type of an Any
+                while self._take().text != "]":
+                    pass
+            if self._next == ":":
+                self._take()
+            if self._next == "[":
+                fields += self._list(name.text)
+            else:
+                fields.append(self._field(name.text, name.start))
+        return fields
+
+    def _list(self, name: str) -> Iterator[Field]:
+        self._take()
+        before = None
+        while self._next != "]":
+            element = self._field(name, None, before)
+            before = element.separator
+            yield element
+        self._take()
+        self._separator()
+
+    def _field(self, name: str, start: int | None, before: int | None = None) -> Field:
+        """Read a value and its separator; `start` is None in a list."""
+        value = self._take()
+        fields: Sequence[Field] = ()
+        if value.text in _CLOSING:
+            fields = self.fields(_CLOSING[value.text])
+            self._take()
+        elif value.text.startswith(_QUOTES):
+            while self._next.startswith(_QUOTES):
+                self._take()
+        elif value.text == "-":
+            self._take()
+        last = self._tokens[self._place - 1]
+        return Field(
+            name=name,
+            start=value.start if start is None else start,
+            value=value.start,
+            end=last.start + len(last.text),
+            separator=self._separator(),
+            before=before,
+            is_listed=start is None,
+            fields=fields,
+        )
+
+    def _separator(self) -> int | None:
+        return self._take().start if self._next in _SEPARATORS else None
+
+    @property
+    def _next(self) -> str:
+        return self._tokens[self._place].text
+
+    def _take(self) -> _Token:
+        self._place += 1
+        return self._tokens[self._place - 1]

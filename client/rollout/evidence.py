@@ -18,7 +18,7 @@ from savedmodel_bakery.answers.task import Task
 from savedmodel_bakery.answers.tasks import find_task
 from savedmodel_bakery.client.bulk.job import Job
 from savedmodel_bakery.client.goldens import GoldensError, read_goldens, replay
-from savedmodel_bakery.client.rollout.errors import RolloutError
+from savedmodel_bakery.client.rollout import RolloutError
 from savedmodel_bakery.client.rollout.rollout import Rollout
 from savedmodel_bakery.errors import one_line
 

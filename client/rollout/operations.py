@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from savedmodel_bakery.answers.photos.files import FileList
-from savedmodel_bakery.client.rollout import steps
+from savedmodel_bakery.client.rollout import RolloutError, steps
 from savedmodel_bakery.client.rollout.config_file import ConfigFile
-from savedmodel_bakery.client.rollout.errors import RolloutError
 from savedmodel_bakery.client.rollout.evidence import Limits, check_goldens, compare_on_photos
 from savedmodel_bakery.client.rollout.rollout import Rollout
 from savedmodel_bakery.client.rollout.steps import CANARY, PREVIOUS, STABLE, Serving

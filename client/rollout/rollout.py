@@ -13,9 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from savedmodel_bakery.client.rollout import config_text
+from savedmodel_bakery.client.rollout import RolloutError, config_text
 from savedmodel_bakery.client.rollout.config_file import ConfigFile
-from savedmodel_bakery.client.rollout.errors import RolloutError
 from savedmodel_bakery.client.rollout.servers import (
     ModelServer,
     ServerState,

@@ -9,10 +9,10 @@ from typing import Any
 from savedmodel_bakery.answers.signatures import read_signatures
 from savedmodel_bakery.client.calls import Metadata, ModelSpec, Status, VersionStatus
 from savedmodel_bakery.client.client import BaseClient
-from savedmodel_bakery.client.rollout.errors import RolloutError
+from savedmodel_bakery.client.rollout import RolloutError
 from savedmodel_bakery.client.rollout.steps import LABELS
 from savedmodel_bakery.client.servers import Server
-from savedmodel_bakery.client.transports.factory import create_transport
+from savedmodel_bakery.client.transports.transport import create_transport
 from savedmodel_bakery.errors import AccessDeniedError, RequestRefusedError
 from savedmodel_bakery.wire.model_config import ModelConfig, Specific
 from savedmodel_bakery.wire.schema import METHODS

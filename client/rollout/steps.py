@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from savedmodel_bakery.client.rollout.errors import RolloutError
+from savedmodel_bakery.client.rollout import RolloutError
 
 STABLE, CANARY, PREVIOUS = "stable", "canary", "previous"
 LABELS = (STABLE, CANARY, PREVIOUS)

@@ -24,7 +24,7 @@ from pamqp.common import FieldTable
 from pamqp.exceptions import PAMQPException
 from yarl import URL
 
-from savedmodel_bakery.client.endpoints import Endpoint
+from savedmodel_bakery.client.servers import Endpoint
 from savedmodel_bakery.client.transports import amqp_frames
 from savedmodel_bakery.errors import ClientError, ConnectionFailedError, RequestRefusedError
 from savedmodel_bakery.wire.status import Code

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from savedmodel_bakery.client.endpoints import Endpoint
-from savedmodel_bakery.client.servers import Server
+from savedmodel_bakery.client.servers import Endpoint, Server
 from savedmodel_bakery.errors import ConnectionFailedError, DeadlineExceededError, TlsHandshakeError
 
 # The spellings of gRPC's BoringSSL, of OpenSSL, and of gRPC itself.

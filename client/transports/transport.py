@@ -1,4 +1,4 @@
-"""The interface of all transports, and what they share. Must not import gRPC or HTTP."""
+"""The interface of all transports, what they share, and their creation. Imports gRPC or HTTP on demand only."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from savedmodel_bakery.client.flow_runners import run_flow
+from savedmodel_bakery.client.calls import run_flow
+from savedmodel_bakery.client.servers import Server
 from savedmodel_bakery.client.transports.retries import send_with_retries
 from savedmodel_bakery.errors import AccessDeniedError, InvalidResponseError, RequestRefusedError
 from savedmodel_bakery.wire.status import Code, StatusError
 
 if TYPE_CHECKING:
     from savedmodel_bakery.client.calls import Call
+    from savedmodel_bakery.client.transports.grpc import GrpcAioTransport
 
 
 class Transport(Protocol):
@@ -131,3 +133,31 @@ def detach(array: np.ndarray) -> np.ndarray:
     # Copied into a bytearray: numpy would request huge pages, which took three times as long for 512 MiB.
     values = bytearray(array.reshape(-1).view(np.uint8))
     return np.frombuffer(values, np.uint8).view(array.dtype).reshape(array.shape)
+
+
+def create_transport(server: Server, *, timeout_s: float, for_load: bool = False) -> ServerTransport:
+    """Create the transport of a model server, which connects when it sends its first call.
+
+    With `for_load`, it uses a connection that nothing else shares. ValueError if gRPC has no name for several
+    addresses.
+    """
+    if server.transport == "rest":
+        from savedmodel_bakery.client.transports.rest import RestTransport
+
+        return RestTransport(server, timeout_s=timeout_s)
+    if server.transport == "v2":
+        from savedmodel_bakery.client.transports.v2_http import V2HttpTransport
+
+        return V2HttpTransport(server, timeout_s=timeout_s)
+    from savedmodel_bakery.client.transports.grpc import GrpcTransport
+
+    return GrpcTransport(server, timeout_s=timeout_s, for_load=for_load)
+
+
+def create_async_transport(server: Server, *, timeout_s: float) -> GrpcAioTransport:
+    """Create the same for asyncio, which gRPC alone has."""
+    if not server.uses_grpc:
+        raise ValueError(f'transport "{server.transport}": an asynchronous client takes "grpc" or "v2-grpc"')
+    from savedmodel_bakery.client.transports.grpc import GrpcAioTransport
+
+    return GrpcAioTransport(server, timeout_s=timeout_s)

@@ -15,7 +15,7 @@ import grpc
 
 from savedmodel_bakery import tracing
 from savedmodel_bakery.client.servers import Server
-from savedmodel_bakery.client.transports import grpc_channel
+from savedmodel_bakery.client.transports.grpc import call_metadata, call_span, create_channel
 from savedmodel_bakery.client.transports.retries import pause_after
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.amqp.publisher import growing_pauses
@@ -47,8 +47,8 @@ class RemoteServer:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._metadata = grpc_channel.call_metadata(server)
-        self._channel = grpc_channel.create_channel(server)
+        self._metadata = call_metadata(server)
+        self._channel = create_channel(server)
 
     def call(self, method: str, content: bytes, context: RequestContext) -> bytes:
         """See Backend."""
@@ -67,7 +67,7 @@ class RemoteServer:
         self._channel.close()
 
     def _send(self, path: str, content: bytes, timeout_s: float | None) -> bytes:
-        with grpc_channel.call_span(path, self._server):
+        with call_span(path, self._server):
             metadata = (*self._metadata, *tracing.headers().items())
             try:
                 response: bytes = self._channel.unary_unary(path)(content, timeout=timeout_s, metadata=metadata)

@@ -14,7 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from savedmodel_bakery import log, tracing
-from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S
+from savedmodel_bakery.client.servers import MAX_TIMEOUT_S
 from savedmodel_bakery.defaults import DEFAULT_MODEL
 from savedmodel_bakery.groups import CONTEXT_SETTINGS, FloatRange, Option
 from savedmodel_bakery.serving.admission.limits import Limits

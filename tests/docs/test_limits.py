@@ -10,7 +10,7 @@ import pytest
 from savedmodel_bakery.answers.photos import photo
 from savedmodel_bakery.client.bulk import job
 from savedmodel_bakery.client.commands import bench
-from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S
+from savedmodel_bakery.client.servers import MAX_TIMEOUT_S
 from savedmodel_bakery.client.transports import amqp_frames, retries
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.recipe.preprocessing import MAX_SIZE

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from savedmodel_bakery.client.calls import VersionStatus
+from savedmodel_bakery.client.rollout import RolloutError
 from savedmodel_bakery.client.rollout.config_text import parse
-from savedmodel_bakery.client.rollout.errors import RolloutError
 from savedmodel_bakery.client.rollout.servers import ServerState
 from savedmodel_bakery.wire.model_config import Specific, parse_config
 from savedmodel_bakery.wire.status import Code

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from savedmodel_bakery.client.rollout import ConfigError, RolloutError
 from savedmodel_bakery.client.rollout.config_file import ConfigFile, locked
-from savedmodel_bakery.client.rollout.errors import ConfigError, RolloutError
 
 TEXT = 'model_config_list { config { name: "m" base_path: "/m" model_platform: "tensorflow" } }'
 

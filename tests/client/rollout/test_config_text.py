@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from savedmodel_bakery.client.rollout import ConfigError
 from savedmodel_bakery.client.rollout.config_text import edit_model, parse
-from savedmodel_bakery.client.rollout.errors import ConfigError
 
 FIRST = 'model_config_list {\n  config { name: "other" base_path: "/o" }  # not mine\n'
 LAST = "\n  config: < name: 'last' model_version_policy { latest { num_versions: 2 } } >\n}  # end"

@@ -12,8 +12,7 @@ from savedmodel_bakery.answers.photos.files import FileList
 from savedmodel_bakery.answers.rows import Row
 from savedmodel_bakery.answers.tasks import TASKS
 from savedmodel_bakery.answers.tasks.labels import CLASSIFY
-from savedmodel_bakery.client.rollout import evidence
-from savedmodel_bakery.client.rollout.errors import RolloutError
+from savedmodel_bakery.client.rollout import RolloutError, evidence
 from savedmodel_bakery.client.rollout.evidence import Agreement, Limits, compare_on_photos, compare_rows
 
 COLUMNS = dict(zip(("top", "tags", "embedding", "boxes", "shares", "values"), TASKS, strict=True))

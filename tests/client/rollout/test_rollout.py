@@ -11,10 +11,9 @@ from strict_servers import MODEL, StrictServer
 
 from savedmodel_bakery.client.commands import rollout as module
 from savedmodel_bakery.client.commands import rollout_options
-from savedmodel_bakery.client.rollout import operations
+from savedmodel_bakery.client.rollout import RolloutError, operations
 from savedmodel_bakery.client.rollout import rollout as rollout_module
 from savedmodel_bakery.client.rollout.config_file import ConfigFile
-from savedmodel_bakery.client.rollout.errors import RolloutError
 from savedmodel_bakery.client.rollout.evidence import Limits
 from savedmodel_bakery.client.rollout.rollout import Rollout
 from savedmodel_bakery.client.rollout.steps import Serving

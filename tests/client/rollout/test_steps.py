@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from savedmodel_bakery.client.rollout import steps
-from savedmodel_bakery.client.rollout.errors import RolloutError
+from savedmodel_bakery.client.rollout import RolloutError, steps
 from savedmodel_bakery.client.rollout.steps import Serving
 
 

@@ -14,7 +14,7 @@ import grpc.aio
 import pytest
 
 from savedmodel_bakery.client import AsyncClient, Client, ConnectionFailedError, DeadlineExceededError
-from savedmodel_bakery.client.transports import grpc_channel
+from savedmodel_bakery.client.transports import grpc as transport
 
 
 def test_a_channel_connects_again_when_the_server_is_up(peer: Any, closed_port: int) -> None:
@@ -59,7 +59,7 @@ class LateServer:
 
 @pytest.fixture
 def late_server(peer: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[LateServer]:
-    monkeypatch.setattr(grpc_channel, "CONNECTING_S", 30)
+    monkeypatch.setattr(transport, "CONNECTING_S", 30)
     with ExitStack() as stack:
         yield LateServer(peer, stack)
 

@@ -23,7 +23,7 @@ from savedmodel_bakery.client import (
 from savedmodel_bakery.client.calls import ModelSpec, Status
 from savedmodel_bakery.client.servers import parse_server
 from savedmodel_bakery.client.transports import retries
-from savedmodel_bakery.client.transports.factory import create_transport
+from savedmodel_bakery.client.transports.transport import create_transport
 from savedmodel_bakery.wire.status import Code, StatusError
 
 TIMEOUT_S = 30.0

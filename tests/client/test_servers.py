@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from savedmodel_bakery.client.endpoints import Endpoint
+from savedmodel_bakery.client.servers import Endpoint
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from canned_server import Peer
 
-from savedmodel_bakery.client.commands import wait as module
+from savedmodel_bakery.client.commands import inspection as module
 from savedmodel_bakery.exits import run_command
 
 Wait = Callable[..., tuple[int, str, str]]
