@@ -88,7 +88,7 @@ class AmqpClient(BaseClient):
         """
         self._check_open()
         call = self._flows.unchecked_predict(inputs, signature=signature, output_filter=output_filter)
-        return self._amqp.submit(call, result_queue=result_queue, expiration_s=expiration_s)
+        return self._amqp.run(self._amqp.transport.submit(call, result_queue=result_queue, expiration_s=expiration_s))
 
     def results(self, result_queue: str, *, idle_s: float) -> Iterator[tuple[str, Prediction | ClientError]]:
         """Consume the replies to submitted requests until none arrives for `idle_s` seconds.
@@ -162,49 +162,46 @@ class _BlockingTransport:
     """An AmqpAioTransport on an event loop in a thread, so heartbeats continue while the caller does other things."""
 
     def __init__(self, transport: AmqpAioTransport) -> None:
-        self._transport = transport
+        self.transport = transport
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="amqp", daemon=True)
         self._thread.start()
 
     def send(self, call: Call) -> Any:
         """Publish a call and wait for its reply; see `Transport.send`."""
-        return self._run(self._transport.send(call))
-
-    def submit(self, call: Call, *, result_queue: str, expiration_s: float | None) -> str:
-        """Publish a call whose reply goes to a queue; see `AmqpAioTransport.submit`."""
-        return self._run(self._transport.submit(call, result_queue=result_queue, expiration_s=expiration_s))
+        return self.run(self.transport.send(call))
 
     def results(self, result_queue: str, *, idle_s: float) -> Iterator[tuple[str, Prediction | ClientError]]:
         """Consume the replies in a queue; see `AmqpAioTransport.results`."""
-        replies = self._transport.results(result_queue, idle_s=idle_s)
+        replies = self.transport.results(result_queue, idle_s=idle_s)
 
         async def receive() -> tuple[str, Prediction | ClientError] | None:
             return await anext(replies, None)
 
         try:
-            while (reply := self._run(receive())) is not None:
+            while (reply := self.run(receive())) is not None:
                 yield reply
         finally:
-            self._run(replies.aclose())
+            self.run(replies.aclose())
 
     def close(self) -> None:
         """Close the connection and end the thread; closing again has no effect."""
         if self._loop.is_closed():
             return
         with contextlib.suppress(ClientError):
-            self._run(self._close())
+            self.run(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
     async def _close(self) -> None:
-        await self._transport.close()
+        await self.transport.close()
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:  # aio-pika's own
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
         await self._loop.shutdown_asyncgens()
 
-    def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Run a coroutine on the loop and return its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()

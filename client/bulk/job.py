@@ -24,14 +24,8 @@ from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.answers.rows import Row, make_photo_rows
 from savedmodel_bakery.answers.task import Task
 from savedmodel_bakery.client.client import BaseClient
-from savedmodel_bakery.client.transports.retries import SHUTTING_DOWN
-from savedmodel_bakery.errors import (
-    ClientError,
-    ConnectionFailedError,
-    DeadlineExceededError,
-    RequestRefusedError,
-    TlsHandshakeError,
-)
+from savedmodel_bakery.client.transports.failures import is_away
+from savedmodel_bakery.errors import ClientError, DeadlineExceededError, RequestRefusedError
 from savedmodel_bakery.wire.status import Code
 
 _REQUEST_BYTES = 4 << 20  # a photo that would exceed it goes into the next request
@@ -122,18 +116,15 @@ def _batches(photos: Iterable[Photo], size: int) -> Iterator[list[Photo]]:
 
 def _pause_s(error: ClientError, attempts: int, *, single: bool) -> float:
     """Return the seconds until a request, with a single photo or several, is sent again; infinite if it must not be."""
-    stated_s = 0.0
+    stated_s = None
+    is_transient = is_away(error) or isinstance(error, DeadlineExceededError)
     if isinstance(error, RequestRefusedError):
-        stated_s = error.retry_after_s or 0.0
-        is_overloaded = error.retry_after_s is not None or (single and error.code is Code.RESOURCE_EXHAUSTED)
-        is_transient = is_overloaded or error.code in SHUTTING_DOWN
-    else:
-        is_transient = isinstance(error, (ConnectionFailedError, DeadlineExceededError))
-        is_transient = is_transient and not isinstance(error, TlsHandshakeError)
+        stated_s = error.retry_after_s
+        is_transient |= stated_s is not None or (single and error.code is Code.RESOURCE_EXHAUSTED)
     if not is_transient:
         return math.inf
     longest_s = min(_MIN_PAUSE_S * 2 ** min(attempts, 10), _MAX_PAUSE_S)
-    return max(random.uniform(0, longest_s), stated_s)
+    return max(random.uniform(0, longest_s), stated_s or 0.0)
 
 
 class Progress:

@@ -57,7 +57,7 @@ class Results:
         self.files = (self._out, self._journal)
         self.rows = self.failed = 0
         self._file = _open_locked(self._journal)
-        self._keys = Keys()
+        self._keys = _create_keys()
         try:
             if self._journal != out and out.exists() and not self._journal.stat().st_size:
                 self._rewrite(self._finished_lines())
@@ -76,7 +76,7 @@ class Results:
 
     def is_new(self, key: str) -> bool:
         """Return whether a photo has no row yet and was not passed here before."""
-        return self._keys.add(key)
+        return self._keys.execute("INSERT OR IGNORE INTO keys VALUES (?)", (key,)).rowcount == 1
 
     def add(self, rows: Sequence[Row]) -> None:
         """Append rows, so that they are not lost if this process is killed."""
@@ -126,16 +126,25 @@ class Results:
             if retry_failed and not row["ok"]:
                 removed += 1
                 continue
-            self._keys.add(row["image"])
+            self.is_new(row["image"])
             self.rows += 1
             self.failed += not row["ok"]
         return removed
 
     def _finished_lines(self) -> Iterator[bytes]:
         """Yield the journal lines of a finished result; CSV has the best class only."""
-        for number, row in enumerate(_finished_rows(self._out), 1):
-            self._check(row, f"row {number} of {self._out}")
-            yield _line(row)
+        if self._out.suffix == ".csv":
+            rows = _read_csv(self._out)
+        else:
+            from savedmodel_bakery.answers.parquet import read_rows
+
+            rows = read_rows(self._out)
+        try:
+            for number, row in enumerate(rows, 1):
+                self._check(row, f"row {number} of {self._out}")
+                yield _line(row)
+        except ValueError:
+            raise ResultsError(f"{self._out} does not contain the rows of a bulk job; pass another file") from None
 
     def _check(self, row: Row, place: str) -> None:
         if row["model"] != self._model:
@@ -175,19 +184,6 @@ def _staged(path: Path) -> Path:
     return path.with_name(f".{path.name}.part")
 
 
-def _finished_rows(path: Path) -> Iterator[Row]:
-    if path.suffix == ".csv":
-        rows = _read_csv(path)
-    else:
-        from savedmodel_bakery.answers.parquet import read_rows
-
-        rows = read_rows(path)
-    try:
-        yield from rows
-    except ValueError:
-        raise ResultsError(f"{path} does not contain the rows of a bulk job; pass another file") from None
-
-
 def _read_csv(path: Path) -> Iterator[Row]:
     with path.open(newline="", encoding="utf-8") as file:
         cells = csv.reader(file, strict=True)
@@ -221,20 +217,11 @@ def _open_locked(path: Path) -> IO[bytes]:
     return file
 
 
-class Keys:
-    """A set of keys in a temporary file; for one thread."""
-
-    def __init__(self) -> None:
-        # With an empty name SQLite uses a temporary file, which it writes only if its cache of 2 MB is full.
-        self._database = sqlite3.connect("", isolation_level=None)
-        self._database.execute("PRAGMA journal_mode = OFF")
-        self._database.execute("CREATE TABLE keys (key TEXT PRIMARY KEY) WITHOUT ROWID")
-        self._database.execute("BEGIN")
-
-    def add(self, key: str) -> bool:
-        """Add a key and return whether it is new."""
-        return self._database.execute("INSERT OR IGNORE INTO keys VALUES (?)", (key,)).rowcount == 1
-
-    def close(self) -> None:
-        """Delete the file."""
-        self._database.close()
+def _create_keys() -> sqlite3.Connection:
+    """Create an empty set of keys in a temporary file; for one thread."""
+    # With an empty name SQLite uses a temporary file, which it writes only if its cache of 2 MB is full.
+    keys = sqlite3.connect("", isolation_level=None)
+    keys.execute("PRAGMA journal_mode = OFF")
+    keys.execute("CREATE TABLE keys (key TEXT PRIMARY KEY) WITHOUT ROWID")
+    keys.execute("BEGIN")
+    return keys

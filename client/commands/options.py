@@ -119,13 +119,10 @@ def open_amqp_client(context: click.Context, **overrides: Any) -> AmqpClient:
     options = context.obj | overrides
     if options["transport"] != "amqp":
         raise click.UsageError("result queues need --format AMQP")
-    for name, option in (("port", "--port"), ("rest_api_port", "--rest-api-port")):
+    for name in ("port", "rest_api_port", "tls", "ca", "cert", "key", "token_file"):
         if is_set(context, name, [ParameterSource.COMMANDLINE]):  # in the environment it may be for other commands
-            raise click.UsageError(f"{option} does not apply to --format AMQP: add the broker's port to --target")
-    for name in ("tls", "ca", "cert", "key", "token_file"):
-        if is_set(context, name, [ParameterSource.COMMANDLINE]):
-            option = f"--{name.replace('_', '-')}"
-            raise click.UsageError(f"{option} does not apply to --format AMQP: add TLS and password to --target, a URL")
+            option = f"--{name.replace('_', '-')} does not apply to --format AMQP"
+            raise click.UsageError(f"{option}: add port, TLS and password to --target, a URL")
     names = ("target", "queue", "timeout_s", "model", "version", "label")
     with as_usage_error(ValueError):
         return AmqpClient(**{name: options[name] for name in names})

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -30,12 +30,10 @@ if TYPE_CHECKING:
     from savedmodel_bakery.client.rollout.rollout import Rollout
 
 
-_EXIT_CODES = "Exit codes: 0 success, 1 refused or failed, 2 wrong usage, 3 cannot connect, 130 interrupted."
-
-
 def _epilog(*examples: str) -> str:
     lines = "\n".join(f"  bakery rollout {example}" for example in examples)
-    return f"\n\b\nExamples:\n{lines}\n\n\b\n{_EXIT_CODES}\n"
+    codes = "Exit codes: 0 success, 1 refused or failed, 2 wrong usage, 3 cannot connect, 130 interrupted."
+    return f"\n\b\nExamples:\n{lines}\n\n\b\n{codes}\n"
 
 
 _START = "start flowers --config models.config --canary 7"
@@ -73,16 +71,7 @@ def rollout() -> None:
 @change_options
 @model_servers_options
 @click.pass_context
-def start(
-    context: click.Context,
-    model: str,
-    config_path: Path,
-    canary: int,
-    stable: int | None,
-    base_path: Path | None,
-    polled: bool,
-    timeout_s: float,
-) -> None:
+def start(context: click.Context, canary: int, stable: int | None, base_path: Path | None, **options: Any) -> None:
     """Load a version of MODEL as a canary, beside the stable one.
 
     When it is AVAILABLE on every server, it gets the label canary, and the other one the label stable. If a server
@@ -90,7 +79,7 @@ def start(
     """
     from savedmodel_bakery.client.rollout import operations
 
-    with open_rollout(context, model, config_path, polled=polled, timeout_s=timeout_s) as opened:
+    with open_rollout(context, **options) as opened:
         operations.start(opened, canary=canary, stable=stable, base_path=base_path)
         _print_result(opened)
 
@@ -126,15 +115,12 @@ def start(
 @click.pass_context
 def promote(
     context: click.Context,
-    model: str,
-    config_path: Path,
     no_goldens: bool,
     paths: tuple[str, ...],
     min_equal_labels: float,
     max_score_difference: float,
     base_path: Path | None,
-    polled: bool,
-    timeout_s: float,
+    **options: Any,
 ) -> None:
     """Make the canary of MODEL the stable version.
 
@@ -150,7 +136,7 @@ def promote(
     with as_usage_error(ValueError):
         photos.check()
         check_parquet_files(photos.named())
-    with open_rollout(context, model, config_path, polled=polled, timeout_s=timeout_s) as opened:
+    with open_rollout(context, **options) as opened:
         operations.promote(
             opened,
             with_goldens=not no_goldens,
@@ -166,7 +152,7 @@ def promote(
 @change_options
 @model_servers_options
 @click.pass_context
-def rollback(context: click.Context, model: str, config_path: Path, polled: bool, timeout_s: float) -> None:
+def rollback(context: click.Context, /, **options: Any) -> None:
     """Undo the last step of a rollout of MODEL.
 
     Before a promotion, the canary is removed. After it, the label stable returns to the previous version. The version
@@ -175,7 +161,7 @@ def rollback(context: click.Context, model: str, config_path: Path, polled: bool
     from savedmodel_bakery.client.rollout import operations
     from savedmodel_bakery.client.rollout.rollout import UNREACHABLE
 
-    with open_rollout(context, model, config_path, polled=polled, timeout_s=timeout_s, skip_failing=True) as opened:
+    with open_rollout(context, skip_failing=True, **options) as opened:
         operations.roll_back(opened)
         _print_result(opened)
     if opened.failures:
@@ -232,9 +218,7 @@ def status(context: click.Context, model: str, config_path: Path, as_json: bool)
 @base_path_option
 @model_servers_options
 @click.pass_context
-def prune(
-    context: click.Context, model: str, config_path: Path, keep: int, dry_run: bool, base_path: Path | None
-) -> None:
+def prune(context: click.Context, keep: int, dry_run: bool, base_path: Path | None, **options: Any) -> None:
     """Remove the folders of old versions of MODEL, and print them.
 
     Versions that the config file names, or that a server has loaded or is loading, are kept besides the newest ones. So
@@ -242,7 +226,7 @@ def prune(
     """
     from savedmodel_bakery.client.rollout import operations
 
-    with open_rollout(context, model, config_path, polled=True) as opened:
+    with open_rollout(context, polled=True, **options) as opened:
         for path in operations.prune(opened, keep=keep, base_path=base_path, is_trial=dry_run):
             click.echo(path)
 

@@ -84,7 +84,7 @@ def generate(
             running = [pool.submit(_run_caller, send, schedule) for send in callers]
             measurements = _wait(running, schedule, progress)
         finally:
-            schedule.stop()
+            schedule.stopped.set()
         elapsed_s = time.perf_counter() - schedule.started_s
         client_cpu_s = time.process_time() - cpu_before_s
     errors: Counter[str] = sum((measured.errors for measured in measurements), Counter())
@@ -120,19 +120,15 @@ class _Schedule:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._lock = threading.Lock()
-        self._stopped = threading.Event()
+        self.stopped = threading.Event()  # no caller starts another call, or waits for one
         self._assigned = 0
         self.started_s = time.perf_counter()
         self._end_s = self.started_s + plan.duration_s if plan.duration_s is not None else float("inf")
 
-    def stop(self) -> None:
-        """Let no caller start another call, or wait for one."""
-        self._stopped.set()
-
     def next_call(self) -> tuple[int, float | None] | None:
         """Return the number of the next call and when it is due (None for now), or None if there are no more calls."""
         with self._lock:
-            if self._stopped.is_set() or self._assigned == self._plan.requests or time.perf_counter() >= self._end_s:
+            if self.stopped.is_set() or self._assigned == self._plan.requests or time.perf_counter() >= self._end_s:
                 return None
             rate_per_s = self._plan.rate_per_s
             due_s = None if rate_per_s is None else self.started_s + self._assigned / rate_per_s
@@ -140,10 +136,6 @@ class _Schedule:
                 return None
             self._assigned += 1
             return self._assigned - 1, due_s
-
-    def wait_until(self, due_s: float) -> None:
-        """Wait until a call is due or the load is stopped."""
-        self._stopped.wait(max(0.0, due_s - time.perf_counter()))
 
     def completed(self) -> float:
         """Return the completed fraction, 0 to 1."""
@@ -174,7 +166,7 @@ def _run_caller(send: SendCall, schedule: _Schedule) -> _Measurements:
         number, due_s = scheduled
         now_s = time.perf_counter()
         if due_s is not None and due_s > now_s:
-            schedule.wait_until(due_s)
+            schedule.stopped.wait(due_s - now_s)
         elif due_s is not None and was_busy:
             measured.late += 1
         was_busy = True

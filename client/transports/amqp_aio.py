@@ -24,9 +24,13 @@ from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.client.calls import Call, ModelSpec, Predict
 from savedmodel_bakery.client.transports import grpc_codec
 from savedmodel_bakery.client.transports.amqp_broker import BROKER_ERRORS, Broker
-from savedmodel_bakery.client.transports.connection_errors import deadline_exceeded
-from savedmodel_bakery.client.transports.retries import send_with_retries_async
-from savedmodel_bakery.errors import ClientError, DeadlineExceededError, InvalidResponseError, RequestRefusedError
+from savedmodel_bakery.client.transports.failures import deadline_exceeded, send_with_retries_async
+from savedmodel_bakery.errors import (
+    ClientError,
+    DeadlineExceededError,
+    InvalidResponseError,
+    RequestRefusedError,
+)
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.status import Code
 

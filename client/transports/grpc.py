@@ -21,12 +21,13 @@ import grpc
 from savedmodel_bakery import tracing
 from savedmodel_bakery.client.calls import Call, run_flow_async
 from savedmodel_bakery.client.servers import Endpoint, Server
-from savedmodel_bakery.client.transports.connection_errors import (
+from savedmodel_bakery.client.transports.failures import (
     connecting_failed,
     deadline_exceeded,
     name_not_resolved,
+    pause_after,
+    send_with_retries_async,
 )
-from savedmodel_bakery.client.transports.retries import pause_after, send_with_retries_async
 from savedmodel_bakery.client.transports.transport import ServerTransport, refused
 from savedmodel_bakery.errors import ClientError, DeadlineExceededError
 from savedmodel_bakery.wire.status import Code
@@ -177,7 +178,7 @@ _NOT_CONNECTED = re.compile(r"connections to all backends failing|failed to conn
 _DEADLINE_TEXTS = ("", "Deadline Exceeded", "Stream removed (Deadline Exceeded)")
 
 # A load test measures each attempt, over a connection that no other channel of the process shares. Without this option
-# gRPC repeats calls that have not reached a server; `retries` does all else.
+# gRPC repeats calls that have not reached a server; `failures` does all else.
 _LOAD_OPTIONS: tuple[tuple[str, int | str], ...] = (("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1))
 
 

@@ -9,18 +9,17 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import requests
-from requests.auth import AuthBase
 from urllib3.exceptions import InvalidHeader, NameResolutionError, ReadTimeoutError
 from urllib3.util import Retry
 
 from savedmodel_bakery import tracing
 from savedmodel_bakery.client.servers import Server
-from savedmodel_bakery.client.transports.connection_errors import (
+from savedmodel_bakery.client.transports.failures import (
+    OVERLOADED,
     connecting_failed,
     deadline_exceeded,
     name_not_resolved,
 )
-from savedmodel_bakery.client.transports.retries import OVERLOADED
 from savedmodel_bakery.client.transports.transport import refused
 from savedmodel_bakery.errors import (
     ClientError,
@@ -111,7 +110,13 @@ class HttpSession:
                 cert = os.fspath(server.tls.cert)
                 self._session.cert = (cert, cert if server.tls.key is None else os.fspath(server.tls.key))
         if server.token is not None:
-            self._session.auth = _BearerToken(server.token)
+            token = f"Bearer {server.token}"  # RFC 6750
+
+            def authorize(request: requests.PreparedRequest) -> requests.PreparedRequest:
+                request.headers["Authorization"] = token
+                return request
+
+            self._session.auth = authorize  # as a header of the session, an entry in ~/.netrc would replace it
 
     def url(self, path: str) -> str:
         """Return the URL of a path, which starts with a slash."""
@@ -199,17 +204,6 @@ class HttpSession:
         if code is Code.DEADLINE_EXCEEDED:
             return DeadlineExceededError(message)
         return refused(code, message, retry_after_s=_retry_after_s(response) if code in OVERLOADED else None)
-
-
-class _BearerToken(AuthBase):
-    """Sends a token (RFC 6750). As a header of the session, an entry in ~/.netrc would replace it."""
-
-    def __init__(self, token: str) -> None:
-        self._token = token
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        request.headers["Authorization"] = f"Bearer {self._token}"
-        return request
 
 
 def _retry_after_s(response: requests.Response) -> float | None:

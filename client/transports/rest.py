@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from savedmodel_bakery.answers.predictions import Prediction
-from savedmodel_bakery.client.calls import Call, Classify, Metadata, ModelSpec, Predict, Regress, Status, read_status
+from savedmodel_bakery.client.calls import Call, Classify, Metadata, Predict, Regress, Status, read_status
 from savedmodel_bakery.client.servers import Server
 from savedmodel_bakery.client.transports.http_session import HttpSession, read_object
 from savedmodel_bakery.client.transports.transport import (
@@ -77,16 +77,12 @@ def _prediction(call: Predict, content: bytes) -> Prediction:
 
 
 def _path(call: Call) -> str:
-    return f"/v1/models/{_model_path(call.spec)}{_SUFFIXES[type(call)]}"
-
-
-def _model_path(spec: ModelSpec) -> str:
-    name = quote(spec.name, safe="")
-    if spec.version is not None:
-        return f"{name}/versions/{spec.version}"
-    if spec.label is not None:
-        return f"{name}/labels/{quote(spec.label, safe='')}"
-    return name
+    path = f"/v1/models/{quote(call.spec.name, safe='')}"
+    if call.spec.version is not None:
+        path += f"/versions/{call.spec.version}"
+    if call.spec.label is not None:
+        path += f"/labels/{quote(call.spec.label, safe='')}"
+    return path + _SUFFIXES[type(call)]
 
 
 def _output_dtypes(call: Predict) -> dict[str, DType]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from savedmodel_bakery.client.calls import run_flow
 from savedmodel_bakery.client.servers import Server
-from savedmodel_bakery.client.transports.retries import send_with_retries
+from savedmodel_bakery.client.transports.failures import send_with_retries
 from savedmodel_bakery.errors import AccessDeniedError, InvalidResponseError, RequestRefusedError
 from savedmodel_bakery.wire.status import Code, StatusError
 

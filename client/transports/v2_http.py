@@ -9,8 +9,8 @@ from urllib.parse import quote
 from savedmodel_bakery.client.calls import Call
 from savedmodel_bakery.client.servers import Server
 from savedmodel_bakery.client.transports import v2_flows
+from savedmodel_bakery.client.transports.failures import send_with_retries
 from savedmodel_bakery.client.transports.http_session import HttpSession, read_error, read_json, read_object
-from savedmodel_bakery.client.transports.retries import send_with_retries
 from savedmodel_bakery.client.transports.transport import ServerTransport, decoding_response, encoding_request
 from savedmodel_bakery.errors import InvalidResponseError, RequestRefusedError
 from savedmodel_bakery.wire.v2 import http_decode, http_encode

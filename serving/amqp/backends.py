@@ -15,8 +15,8 @@ import grpc
 
 from savedmodel_bakery import tracing
 from savedmodel_bakery.client.servers import Server
+from savedmodel_bakery.client.transports.failures import pause_after
 from savedmodel_bakery.client.transports.grpc import call_metadata, call_span, create_channel
-from savedmodel_bakery.client.transports.retries import pause_after
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.amqp.publisher import growing_pauses
 from savedmodel_bakery.wire.schema import METHODS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from savedmodel_bakery.client.transports.retries import SHUTTING_DOWN
+from savedmodel_bakery.client.transports.failures import SHUTTING_DOWN
 from savedmodel_bakery.serving.amqp.codec import Response
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.responses import encode_error

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from savedmodel_bakery import Box, Detections, Segmentation
 from savedmodel_bakery.answers.drawing import label_colour, palette_colour
 from savedmodel_bakery.answers.tasks.regions import DETECT, SEGMENT
-from savedmodel_bakery.client import Box, Detections, Segmentation
 
 
 def png(array: np.ndarray, exif: Image.Exif | None = None) -> bytes:

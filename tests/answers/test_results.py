@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from savedmodel_bakery.client import Embedding, Prediction
+from savedmodel_bakery import Embedding, Prediction
 
 ZEROS = np.zeros(3, np.float32)
 PREDICTION = Prediction({"a": ZEROS, "b": np.array([b"x"], object)}, "flowers", 1, "top_k")

@@ -6,12 +6,12 @@ import canned_models
 import numpy as np
 import pytest
 
+from savedmodel_bakery import Detections, InvalidResponseError, Prediction
 from savedmodel_bakery.answers.rows import COLUMNS
 from savedmodel_bakery.answers.signatures import read_signatures
 from savedmodel_bakery.answers.tasks import find_task
 from savedmodel_bakery.answers.tasks.labels import CLASSIFY
 from savedmodel_bakery.answers.tasks.regions import DETECT
-from savedmodel_bakery.client import Detections, InvalidResponseError, Prediction
 
 
 def test_a_signature_can_be_named() -> None:

@@ -17,7 +17,7 @@ from amqp_worker import QUEUE, WorkerProcess, answering_server, command, predict
 from rabbitmq import RabbitMQ
 from raw_amqp import RawPublisher, entry, long, nested, short
 
-from savedmodel_bakery.client import AmqpClient, ClientError
+from savedmodel_bakery import AmqpClient, ClientError
 from savedmodel_bakery.wire import amqp, schema
 
 KEY, RESULTS = QUEUE.encode(), "results"

@@ -12,7 +12,7 @@ from canned_server import Peer
 from canned_v2 import V2
 from tls_files import TlsFiles
 
-from savedmodel_bakery.client import Client
+from savedmodel_bakery import Client
 
 
 @pytest.fixture(scope="session")

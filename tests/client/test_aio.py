@@ -11,7 +11,7 @@ import grpc
 import numpy as np
 import pytest
 
-from savedmodel_bakery.client import (
+from savedmodel_bakery import (
     AsyncClient,
     Client,
     ConnectionFailedError,

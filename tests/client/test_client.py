@@ -9,7 +9,7 @@ import canned_models
 import numpy as np
 import pytest
 
-from savedmodel_bakery.client import (
+from savedmodel_bakery import (
     AccessDeniedError,
     Client,
     ClientError,

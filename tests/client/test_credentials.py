@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 from tls_files import TlsFiles
 
-from savedmodel_bakery.client import AsyncClient, Client, Tls
+from savedmodel_bakery import AsyncClient, Client, Tls
 from savedmodel_bakery.client.credentials import read_token
 from savedmodel_bakery.client.servers import Server, parse_server
 

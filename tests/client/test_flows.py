@@ -9,7 +9,7 @@ import canned_models
 import numpy as np
 import pytest
 
-from savedmodel_bakery.client import Client, RequestRefusedError
+from savedmodel_bakery import Client, RequestRefusedError
 
 Connect = Callable[..., Client]
 X = {"x": np.float32([1])}

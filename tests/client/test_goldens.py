@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from savedmodel_bakery.client import AccessDeniedError, RequestRefusedError
+from savedmodel_bakery import AccessDeniedError, RequestRefusedError
 from savedmodel_bakery.client.goldens import Golden, replay
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.status import Code

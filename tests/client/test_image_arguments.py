@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from savedmodel_bakery.client import Client, Regression
+from savedmodel_bakery import Client, Regression
 from savedmodel_bakery.extras import install_command
 
 Connect = Callable[..., Client]

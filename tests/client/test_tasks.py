@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from savedmodel_bakery.client import (
+from savedmodel_bakery import (
     Box,
     Classification,
     Client,

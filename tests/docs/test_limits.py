@@ -11,7 +11,7 @@ from savedmodel_bakery.answers.photos import photo
 from savedmodel_bakery.client.bulk import job
 from savedmodel_bakery.client.commands import bench
 from savedmodel_bakery.client.servers import MAX_TIMEOUT_S
-from savedmodel_bakery.client.transports import amqp_frames, retries
+from savedmodel_bakery.client.transports import amqp_frames, failures
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.recipe.preprocessing import MAX_SIZE
 from savedmodel_bakery.exporter.tasks.classify import Classify
@@ -47,7 +47,7 @@ VALUES = {
     "`max_batch_size`": BatchingParameters().max_batch_size,
     "`max_enqueued_batches`": BatchingParameters().max_enqueued_batches,
     "time of a call": MAX_TIMEOUT_S,
-    "attempts of a call": retries.MAX_ATTEMPTS,
+    "attempts of a call": failures.MAX_ATTEMPTS,
     "time of a worker's call": round(WORK["timeout_s"]),
     "photo of a bulk job": photo.MAX_PHOTO_BYTES,
     "request of a bulk job": job._REQUEST_BYTES,

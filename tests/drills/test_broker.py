@@ -12,7 +12,7 @@ from amqp_worker import WorkerProcess
 from rabbitmq import RabbitMQ
 from waiting import wait_until
 
-from savedmodel_bakery.client import AmqpClient, ClientError, DeadlineExceededError
+from savedmodel_bakery import AmqpClient, ClientError, DeadlineExceededError
 
 MODEL = "half_plus_two"
 RESULTS = "results"

@@ -17,7 +17,7 @@ from rabbitmq import RabbitMQ
 from server_process import ServerProcess
 from waiting import wait_until
 
-from savedmodel_bakery.client import AmqpClient, Client, ClientError, DeadlineExceededError
+from savedmodel_bakery import AmqpClient, Client, ClientError, DeadlineExceededError
 
 TIMEOUT_S = 2.0
 PHOTOS = 4000

@@ -18,7 +18,7 @@ from steady_callers import PredictCallers
 from tensorflow_serving.apis import model_management_pb2, model_service_pb2_grpc
 from waiting import wait_until
 
-from savedmodel_bakery.client import AmqpClient
+from savedmodel_bakery import AmqpClient
 
 MODEL = "halves"
 V2_REQUEST = {"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [0.0]}]}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from server_process import ServerProcess
 
-from savedmodel_bakery.client import Client
+from savedmodel_bakery import Client
 from savedmodel_bakery.client.servers import parse_server
 from savedmodel_bakery.serving.amqp.backends import RemoteServer
 from savedmodel_bakery.serving.amqp.codec import Message

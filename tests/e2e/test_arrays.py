@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from server_process import ServerProcess
 
-from savedmodel_bakery.client import Client, RequestRefusedError
+from savedmodel_bakery import Client, RequestRefusedError
 
 JSON_DTYPES = ["float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint32", "uint64", "bool", "string"]
 OTHER_DTYPES = ["float16", "bfloat16", "uint16", "complex64", "complex128", "float8_e5m2", "int4", "qint8", "quint16"]

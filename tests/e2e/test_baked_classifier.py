@@ -16,7 +16,7 @@ import tensorflow as tf
 from server_process import ServerProcess, free_port
 from tensorflow_serving.apis import classification_pb2, predict_pb2, prediction_service_pb2_grpc
 
-from savedmodel_bakery.client import Client
+from savedmodel_bakery import Client
 
 NAME = "efficientnet_lite0"
 

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 from server_process import ServerProcess
 
-from savedmodel_bakery.client import Client
+from savedmodel_bakery import Client
 
 CALLERS = 4
 ROUNDS = 8

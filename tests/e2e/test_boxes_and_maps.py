@@ -12,7 +12,7 @@ import pytest
 import shape_models
 from PIL import Image
 
-from savedmodel_bakery.client import Client
+from savedmodel_bakery import Client
 from savedmodel_bakery.client.goldens import read_goldens, replay
 from savedmodel_bakery.errors import ParityError
 from savedmodel_bakery.exporter.bake import BakeResult, bake

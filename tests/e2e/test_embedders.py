@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from server_process import ServerProcess
 
-from savedmodel_bakery.client import Client
+from savedmodel_bakery import Client
 from savedmodel_bakery.exporter import resources
 from savedmodel_bakery.exporter.bake import bake
 

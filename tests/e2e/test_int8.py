@@ -20,7 +20,7 @@ from photos import labelled_photos
 from PIL import Image
 from server_process import ServerProcess
 
-from savedmodel_bakery.client import Client
+from savedmodel_bakery import Client
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 from server_process import ServerProcess
 
-from savedmodel_bakery.client import Client
+from savedmodel_bakery import Client
 from savedmodel_bakery.exporter import resources
 from savedmodel_bakery.exporter.recipe import read_recipe_file
 

@@ -17,8 +17,7 @@ import shape_models
 from PIL import Image
 from server_process import ServerProcess
 
-from savedmodel_bakery import LocalTransport
-from savedmodel_bakery.client import Client
+from savedmodel_bakery import Client, LocalTransport
 from savedmodel_bakery.client.goldens import read_goldens, replay
 from savedmodel_bakery.exporter.pipeline.check import check_pipeline
 from savedmodel_bakery.exporter.pipeline.compose import compose

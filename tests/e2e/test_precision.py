@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from server_process import ServerProcess
 
-from savedmodel_bakery.client import Client
+from savedmodel_bakery import Client
 from savedmodel_bakery.client.goldens import read_goldens, replay
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"

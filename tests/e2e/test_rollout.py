@@ -17,7 +17,7 @@ from google.protobuf import text_format
 from server_process import ServerProcess, free_port
 from waiting import wait_until
 
-from savedmodel_bakery.client import Client, RequestRefusedError
+from savedmodel_bakery import Client, RequestRefusedError
 from savedmodel_bakery.client.commands import rollout as module
 from savedmodel_bakery.client.rollout import rollout as rollout_module
 from savedmodel_bakery.client.rollout import servers as server_module

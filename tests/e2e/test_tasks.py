@@ -16,8 +16,7 @@ import shape_models
 from PIL import Image
 from server_process import ServerProcess
 
-from savedmodel_bakery import LocalTransport
-from savedmodel_bakery.client import AsyncClient, Client, RequestRefusedError, Tags
+from savedmodel_bakery import AsyncClient, Client, LocalTransport, RequestRefusedError, Tags
 from savedmodel_bakery.client.goldens import read_goldens, replay
 from savedmodel_bakery.exporter.bake import BakeResult, bake
 

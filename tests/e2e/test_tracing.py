@@ -26,7 +26,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from savedmodel_bakery.client import AsyncClient, Client
+from savedmodel_bakery import AsyncClient, Client
 
 exporter = InMemorySpanExporter()
 trace.set_tracer_provider(TracerProvider())
@@ -47,7 +47,7 @@ print(json.dumps([[span.name, span.kind.name, span.parent.span_id == order.conte
 WITHOUT = """
 import sys
 from savedmodel_bakery import tracing
-from savedmodel_bakery.client import Client
+from savedmodel_bakery import Client
 
 tracing.configure()
 for transport in ("grpc", "rest"):

@@ -9,8 +9,7 @@ import model_makers
 import numpy as np
 import pytest
 
-from savedmodel_bakery import Client, LocalTransport, RequestRefusedError
-from savedmodel_bakery.client import VersionStatus
+from savedmodel_bakery import Client, LocalTransport, RequestRefusedError, VersionStatus
 from savedmodel_bakery.extras import install_command
 from savedmodel_bakery.wire.status import Code
 

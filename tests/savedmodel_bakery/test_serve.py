@@ -19,7 +19,7 @@ from bakery_command import run
 from server_process import free_port
 from waiting import wait_until
 
-from savedmodel_bakery.client import Client
+from savedmodel_bakery import Client
 from savedmodel_bakery.commands import serve
 
 

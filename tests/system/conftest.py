@@ -17,7 +17,7 @@ from filelock import FileLock
 from rabbitmq import RabbitMQ
 from server_process import ServerProcess
 
-from savedmodel_bakery.client import AmqpClient
+from savedmodel_bakery import AmqpClient
 
 MODEL = "half_plus_two"
 

@@ -30,7 +30,7 @@ from amqp_worker import (
 from rabbitmq import RabbitMQ
 from waiting import wait_until
 
-from savedmodel_bakery.client import (
+from savedmodel_bakery import (
     AmqpClient,
     AsyncAmqpClient,
     DeadlineExceededError,

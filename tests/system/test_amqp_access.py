@@ -17,7 +17,7 @@ from rabbitmq import RabbitMQ
 from server_process import ServerProcess
 from waiting import wait_until
 
-from savedmodel_bakery.client import (
+from savedmodel_bakery import (
     AmqpClient,
     ConnectionFailedError,
     RequestRefusedError,

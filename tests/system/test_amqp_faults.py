@@ -31,7 +31,7 @@ from rabbitmq import RabbitMQ
 from server_process import ServerProcess, free_port
 from waiting import wait_until
 
-from savedmodel_bakery.client import (
+from savedmodel_bakery import (
     AmqpClient,
     ConnectionFailedError,
     DeadlineExceededError,

@@ -12,7 +12,7 @@ import pytest
 from amqp_worker import WorkerProcess, status
 from rabbitmq import RabbitMQ
 
-from savedmodel_bakery.client import AmqpClient
+from savedmodel_bakery import AmqpClient
 
 REQUESTS, CALLERS, KILLS = 2_500, 16, 4
 

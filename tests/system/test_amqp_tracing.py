@@ -27,7 +27,7 @@ from waiting import wait_until
 SUBMIT = """
 import sys
 from savedmodel_bakery import tracing
-from savedmodel_bakery.client import AmqpClient
+from savedmodel_bakery import AmqpClient
 
 tracing.configure()
 with tracing.span("order", "INTERNAL", {}), AmqpClient(sys.argv[1], model="half_plus_two") as client:

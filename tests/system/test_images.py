@@ -24,7 +24,7 @@ from pod_containers import Pod
 from rabbitmq import RabbitMQ
 from server_process import ServerProcess, free_port
 
-from savedmodel_bakery.client import AmqpClient, Client, ConnectionFailedError, RequestRefusedError, Tls
+from savedmodel_bakery import AmqpClient, Client, ConnectionFailedError, RequestRefusedError, Tls
 
 SERVERS = ["classifier", "classifier-gpu", "flowers"]
 PYTHON = ["bakery-client", "bakery-server", "classifier", "efficientnet-lite0"]

@@ -14,7 +14,7 @@ import pytest
 import requests
 from server_process import ServerProcess
 
-from savedmodel_bakery.client import Client
+from savedmodel_bakery import Client
 
 # A network that returns one row of a table of 2.5 GB; the mean level of the image selects the row.
 NETWORK = """

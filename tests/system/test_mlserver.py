@@ -12,7 +12,7 @@ import pytest
 from mlserver import MLServer
 from v2_values import VALUES
 
-from savedmodel_bakery.client import AsyncClient, Client, RequestRefusedError, VersionStatus
+from savedmodel_bakery import AsyncClient, Client, RequestRefusedError, VersionStatus
 from savedmodel_bakery.client.commands.cli import main
 from savedmodel_bakery.wire.status import Code
 

@@ -12,7 +12,7 @@ from baked_tasks import HEIGHT, SHAPES, WIDTH
 from rabbitmq import RabbitMQ
 from server_process import ServerProcess
 
-from savedmodel_bakery.client import AmqpClient, Client
+from savedmodel_bakery import AmqpClient, Client
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 

@@ -16,7 +16,7 @@ import shape_models
 from pages import blocks, commands, matches
 from triton_server import ENVIRONMENT, TritonServer
 
-from savedmodel_bakery.client import Client
+from savedmodel_bakery import Client
 from savedmodel_bakery.client.comparison import compare
 from savedmodel_bakery.client.goldens import read_goldens
 from savedmodel_bakery.exporter import resources

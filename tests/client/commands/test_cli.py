@@ -284,7 +284,7 @@ def test_ports_of_other_protocols_in_the_environment_do_not_affect_amqp(
         pytest.param(["results", "q"], "result queues need --format AMQP", id="results over gRPC"),
         pytest.param(
             ["--format", "AMQP", "--port", "1", "status"],
-            "--port does not apply to --format AMQP: add the broker's port to --target",
+            "--port does not apply to --format AMQP: add port, TLS and password to --target, a URL",
             id="port of AMQP",
         ),
     ],

@@ -125,8 +125,14 @@ def test_a_scheme_and_the_environment_do_the_same(
         (["--token-file", TOKEN], "the token file cannot be read: No such file or directory; pass the name of a file"),
         (["--token-file", "KEY"], "invalid token: it has several lines; pass the token alone, on one line"),
         (["--token", TOKEN], "No such option '--token'"),
-        (["-f", "AMQP", "--tls"], "--tls does not apply to --format AMQP: add TLS and password to --target, a URL"),
-        (["-f", "AMQP", "--token-file", "x"], "--token-file does not apply to --format AMQP: add TLS and password"),
+        (
+            ["-f", "AMQP", "--tls"],
+            "--tls does not apply to --format AMQP: add port, TLS and password to --target, a URL",
+        ),
+        (
+            ["-f", "AMQP", "--token-file", "x"],
+            "--token-file does not apply to --format AMQP: add port, TLS and password",
+        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -11,7 +11,7 @@ from typing import Any
 import aio_pika
 import pytest
 
-from savedmodel_bakery.client import AmqpClient, AsyncAmqpClient, AsyncClient, Client, ConnectionFailedError
+from savedmodel_bakery import AmqpClient, AsyncAmqpClient, AsyncClient, Client, ConnectionFailedError
 from savedmodel_bakery.client.transports.amqp_broker import Broker
 from savedmodel_bakery.extras import install_command
 

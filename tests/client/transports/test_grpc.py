@@ -13,7 +13,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from savedmodel_bakery.client import AsyncClient, Client, ConnectionFailedError, DeadlineExceededError
+from savedmodel_bakery import AsyncClient, Client, ConnectionFailedError, DeadlineExceededError
 from savedmodel_bakery.client.transports import grpc as transport
 
 

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from savedmodel_bakery.client import (
+from savedmodel_bakery import (
     AccessDeniedError,
     Client,
     ClientError,

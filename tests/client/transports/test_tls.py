@@ -11,7 +11,7 @@ import pytest
 from canned_server import Peer
 from tls_files import TlsFiles
 
-from savedmodel_bakery.client import AsyncClient, Client, ConnectionFailedError, Tls, TlsHandshakeError
+from savedmodel_bakery import AsyncClient, Client, ConnectionFailedError, Tls, TlsHandshakeError
 
 TOKEN = "correct-horse-battery-staple"
 SERVERS = {

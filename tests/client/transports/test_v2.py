@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from canned_v2 import V2
 
-from savedmodel_bakery.client import (
+from savedmodel_bakery import (
     AsyncClient,
     Client,
     ClientError,

@@ -1,4 +1,4 @@
-"""Which calls are repeated, after which pauses, and when a client gives up."""
+"""Which calls are repeated, after which pauses, when a client gives up, and what it says then."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from typing import Any
 import pytest
 from canned_server import Peer
 
-from savedmodel_bakery.client import (
+from savedmodel_bakery import (
     AsyncClient,
     Client,
     ClientError,
     ConnectionFailedError,
     RequestRefusedError,
+    Tls,
     TlsHandshakeError,
 )
 from savedmodel_bakery.client.calls import ModelSpec, Status
 from savedmodel_bakery.client.servers import parse_server
-from savedmodel_bakery.client.transports import retries
+from savedmodel_bakery.client.transports import failures
+from savedmodel_bakery.client.transports.failures import connecting_failed
 from savedmodel_bakery.client.transports.transport import create_transport
 from savedmodel_bakery.wire.status import Code, StatusError
 
@@ -46,14 +48,14 @@ def run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Call
 
     def send_blocking(send: Callable[[float], str]) -> str:
         monkeypatch.setattr(time, "sleep", sleep_blocking)
-        return retries.send_with_retries(send, end_s=time.monotonic() + TIMEOUT_S)
+        return failures.send_with_retries(send, end_s=time.monotonic() + TIMEOUT_S)
 
     async def send_async(send: Callable[[float], str]) -> str:
         async def attempt(timeout_s: float) -> str:
             return send(timeout_s)
 
         monkeypatch.setattr(asyncio, "sleep", sleep)
-        return await retries.send_with_retries_async(attempt, end_s=time.monotonic() + TIMEOUT_S)
+        return await failures.send_with_retries_async(attempt, end_s=time.monotonic() + TIMEOUT_S)
 
     def run(errors: list[ClientError]) -> tuple[Any, list[float]]:
         remaining = iter(errors)
@@ -133,7 +135,7 @@ def test_other_errors_are_raised_at_once(run: Any, error: ClientError) -> None:
     ],
 )
 def test_the_time_that_a_grpc_server_states(metadata: dict[str, Any], code: Code, expected: float | None) -> None:
-    assert expected == retries.pause_after(metadata.items(), code)
+    assert expected == failures.pause_after(metadata.items(), code)
 
 
 @pytest.fixture(params=["grpc", "rest", "asyncio"])
@@ -217,3 +219,46 @@ def test_a_load_test_never_tries_again(peer: Peer, transport: str, refuse: Any) 
         prepared.prepare(Status(ModelSpec("half_plus_two")))()
     prepared.close()
     assert 1 == len(requests)
+
+
+WITHOUT = "cannot connect to a:8501 over REST"
+WITH = f"{WITHOUT} with TLS"
+
+
+@pytest.mark.parametrize(
+    ("detail", "sentence"),
+    [
+        ("EOF occurred in violation of protocol (_ssl.c:2427)", f"{WITH}: the connection was closed; does the server"),
+        ("[SSL: UNEXPECTED_EOF_WHILE_READING] EOF occurred", f"{WITH}: the connection was closed; does the server"),
+        ("[Errno 104] Connection reset by peer", f"{WITH}: the connection was closed; does the server"),
+        ("[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13", f"{WITH}: the server requires a client certificate"),
+        ("[SSL: TLSV1_ALERT_UNKNOWN_CA] tlsv1 alert", f"{WITH}: the server rejects the client's certificate"),
+        ("[SSL: SSLV3_ALERT_CERTIFICATE_EXPIRED] sslv3", f"{WITH}: the server rejects the client's certificate"),
+        ("[SSL] record layer failure (_ssl.c:1000)", f"{WITH}: the server does not use TLS on this port"),
+        (
+            "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate (_ssl.c:1006)",
+            f"{WITH}: the server's certificate is not trusted: self-signed certificate",
+        ),
+        (
+            "certificate verify failed: Hostname mismatch, certificate is not valid for 'a'. (_ssl.c:1006)",
+            f"{WITH}: the server's certificate is not valid for a",
+        ),
+        ("[SSL: NO_CIPHERS_AVAILABLE] no ciphers", f"{WITH}: the handshake failed: [SSL: NO_CIPHERS_AVAILABLE] no"),
+        ("[Errno 111] Connection refused", f"{WITHOUT}; is a model server running there?"),
+    ],
+)
+def test_a_failed_connection_with_tls_is_explained(detail: str, sentence: str) -> None:
+    error = connecting_failed(parse_server("a", transport="rest", tls=Tls()), detail)
+    assert str(error).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("detail", "sentence"),
+    [
+        ("RemoteDisconnected('Remote end closed connection')", ": the connection was closed; if the server requires"),
+        ("[Errno 111] Connection refused", "; is a model server running there?"),
+    ],
+)
+def test_a_failed_connection_without_tls_is_explained(detail: str, sentence: str) -> None:
+    error = connecting_failed(parse_server("a", transport="rest"), detail)
+    assert str(error).startswith(f"{WITHOUT}{sentence}")
