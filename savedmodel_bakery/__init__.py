@@ -8,17 +8,30 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from savedmodel_bakery import client
-
 if TYPE_CHECKING:
-    from savedmodel_bakery.client import *  # noqa: F403 - the names in its __all__
+    from savedmodel_bakery.answers.predictions import Prediction
+    from savedmodel_bakery.answers.tasks.labels import Classification, ScoredLabel, Tag, Tags
+    from savedmodel_bakery.answers.tasks.numbers import Embedding, Regression
+    from savedmodel_bakery.answers.tasks.regions import Box, Detections, Segmentation
+    from savedmodel_bakery.client.aio import AsyncClient
+    from savedmodel_bakery.client.amqp_clients import AmqpClient, AsyncAmqpClient
+    from savedmodel_bakery.client.calls import VersionStatus
+    from savedmodel_bakery.client.client import Client
+    from savedmodel_bakery.client.credentials import Tls
     from savedmodel_bakery.errors import (
+        AccessDeniedError,
         BakeError,
+        ClientError,
+        ConnectionFailedError,
+        DeadlineExceededError,
+        InvalidResponseError,
         LabelError,
         ParityError,
         PublishError,
         RecipeError,
+        RequestRefusedError,
         SourceError,
+        TlsHandshakeError,
         VerificationError,
     )
     from savedmodel_bakery.exporter.bake import bake
@@ -28,37 +41,77 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "AccessDeniedError",
+    "AmqpClient",
+    "AsyncAmqpClient",
+    "AsyncClient",
     "BakeError",
+    "Box",
+    "Classification",
+    "Client",
+    "ClientError",
+    "ConnectionFailedError",
+    "DeadlineExceededError",
+    "Detections",
+    "Embedding",
+    "InvalidResponseError",
     "LabelError",
     "LocalTransport",
     "ParityError",
+    "Prediction",
     "PublishError",
     "Recipe",
     "RecipeError",
+    "Regression",
+    "RequestRefusedError",
+    "ScoredLabel",
+    "Segmentation",
     "SourceError",
+    "Tag",
+    "Tags",
+    "Tls",
+    "TlsHandshakeError",
     "VerificationError",
+    "VersionStatus",
     "__version__",
     "bake",
 ]
-__all__ += client.__all__
 
-_MODULES = {"LocalTransport": "local_transport", "Recipe": "exporter.recipe", "bake": "exporter.bake"}
-"""Where names are; the others are errors or the client's."""
+_MODULES = {
+    "AmqpClient": "client.amqp_clients",
+    "AsyncAmqpClient": "client.amqp_clients",
+    "AsyncClient": "client.aio",
+    "Box": "answers.tasks.regions",
+    "Classification": "answers.tasks.labels",
+    "Client": "client.client",
+    "Detections": "answers.tasks.regions",
+    "Embedding": "answers.tasks.numbers",
+    "LocalTransport": "local_transport",
+    "Prediction": "answers.predictions",
+    "Recipe": "exporter.recipe",
+    "Regression": "answers.tasks.numbers",
+    "ScoredLabel": "answers.tasks.labels",
+    "Segmentation": "answers.tasks.regions",
+    "Tag": "answers.tasks.labels",
+    "Tags": "answers.tasks.labels",
+    "Tls": "client.credentials",
+    "VersionStatus": "client.calls",
+    "bake": "exporter.bake",
+}
+"""The modules of the names that are not in `errors`."""
 
 
 if not TYPE_CHECKING:  # or type checkers would accept every name
 
     def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         if name == "__version__":
             from importlib.metadata import version
 
             value: Any = version("savedmodel-bakery")
-        elif name in client.__all__:
-            value = getattr(client, name)
-        elif name in __all__:
-            value = getattr(import_module(f"savedmodel_bakery.{_MODULES.get(name, 'errors')}"), name)
         else:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            value = getattr(import_module(f"savedmodel_bakery.{_MODULES.get(name, 'errors')}"), name)
         globals()[name] = value
         return value
 
