@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Any, Literal, Protocol, TypeVar, overload
 
 from savedmodel_bakery.answers.images import Image
@@ -18,7 +17,6 @@ from savedmodel_bakery.client.client import Images
 from savedmodel_bakery.client.credentials import Tls
 from savedmodel_bakery.client.flows import Flow, Flows
 from savedmodel_bakery.client.servers import check_timeout, parse_server
-from savedmodel_bakery.client.transports.transport import create_async_transport
 from savedmodel_bakery.defaults import DEFAULT_MODEL
 from savedmodel_bakery.wire.examples import Example, ScoredClass
 
@@ -47,9 +45,7 @@ class BaseAsyncClient:
     async def __aenter__(self: _Self) -> _Self:
         return self
 
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -188,4 +184,8 @@ class AsyncClient(BaseAsyncClient):
         check_timeout(timeout_s)
         spec = ModelSpec(model, version, label)
         server = parse_server(target, transport=transport, port=port, tls=tls, token=token)
-        super().__init__(spec, create_async_transport(server, timeout_s=timeout_s))
+        if not server.uses_grpc:
+            raise ValueError(f'transport "{server.transport}": an asynchronous client takes "grpc" or "v2-grpc"')
+        from savedmodel_bakery.client.transports.grpc import GrpcAioTransport
+
+        super().__init__(spec, GrpcAioTransport(server, timeout_s=timeout_s))

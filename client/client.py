@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Any, TypeAlias, TypeVar, overload
 
 from savedmodel_bakery.answers.images import Image
@@ -35,9 +34,7 @@ class BaseClient:
     def __enter__(self: _Self) -> _Self:
         return self
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -61,10 +61,8 @@ def check_token(token: str) -> str:
     """Return a token that can be sent in a header. The text of the ValueError does not quote it."""
     if not token:
         raise ValueError("the token is empty")
-    if len(token.splitlines()) > 1:
-        raise ValueError("invalid token: it has several lines; pass the token alone, on one line")
     if _TOKEN.fullmatch(token) is None:
-        raise ValueError("invalid token: it may contain letters, digits and -._~+/, and = at the end")
+        raise ValueError("invalid token: it must be one line of letters, digits and -._~+/, with = only at the end")
     return token
 
 

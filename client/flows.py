@@ -1,7 +1,4 @@
-"""The calls behind each method of a client, written once for synchronous and asynchronous clients.
-
-A flow is a generator; see `calls`. Reads image files; does no network I/O.
-"""
+"""The calls behind each method of a client, as flows (see `calls`). Reads image files; does no network I/O."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 from os import PathLike
 from typing import Literal, cast
 
@@ -33,7 +33,7 @@ class Endpoint:
         """Parse `HOST` or `HOST:PORT`; `port` is the default. An IPv6 address needs brackets if a port follows it."""
         is_bare_ipv6 = target.count(":") > 1 and "[" not in target
         match = _TARGET.fullmatch(f"[{target}]" if is_bare_ipv6 else target)
-        if match is None or not _is_ipv6(match["ipv6"] or "::") or not _is_resolvable(match["host"] or ""):
+        if match is None or not _is_host(match["ipv6"], match["host"]):
             raise ValueError(f'invalid target "{hide_password(target)}": must be HOST or HOST:PORT, without a path')
         return cls(match["ipv6"] or match["host"], int(match["port"] or port), protocol)
 
@@ -62,18 +62,13 @@ def check_timeout(timeout_s: float) -> None:
         raise ValueError(f"invalid timeout_s {timeout_s:g}: must be above 0 and at most {MAX_TIMEOUT_S:g}")
 
 
-def _is_ipv6(host: str) -> bool:
+def _is_host(ipv6: str | None, name: str) -> bool:
     try:
-        return ip_address(host).version == 6
+        if ipv6 is not None:
+            IPv6Address(ipv6)
+        else:
+            name.encode("idna")  # for other names urllib3 raises an error that requests does not catch
     except ValueError:
-        return False
-
-
-def _is_resolvable(host: str) -> bool:
-    """Whether a host name can be looked up; for other names urllib3 raises an error that requests does not catch."""
-    try:
-        host.encode("idna")
-    except UnicodeError:
         return False
     return True
 
@@ -84,8 +79,6 @@ PROTOCOLS: Mapping[str, str] = {"grpc": "gRPC", "rest": "REST", "v2": "v2 (HTTP)
 """Names of the transports in messages."""
 
 _OVER_GRPC = ("grpc", "v2-grpc")
-_GRPC_PORT = 8500
-_REST_API_PORT = 8501
 _SCHEMES: Mapping[str, TransportName] = {"grpc": "grpc", "grpcs": "grpc", "http": "rest", "https": "rest"}
 _ENCRYPTED = ("grpcs", "https")
 _WITH_SCHEME = re.compile(r"(?P<scheme>[^/@]*)://(?P<address>.*?)/?")
@@ -128,11 +121,19 @@ def parse_server(
 ) -> Server:
     """Return the server of one target or several: HOST or HOST:PORT, with or without the scheme of a transport.
 
-    The default transport is that of the scheme, or gRPC. The ports are for targets without one. A target with
-    `grpcs://` or `https://` uses TLS by default.
+    The default transport is that of the scheme, or gRPC; the ports are for targets without one.
     """
     scheme, addresses = _split_targets(target)
-    transport = _select_transport(scheme, transport)
+    default = _SCHEMES.get(scheme)
+    if transport is None:
+        transport = default or "grpc"
+    elif transport not in PROTOCOLS:
+        names = ", ".join(f'"{name}"' for name in PROTOCOLS)
+        raise ValueError(
+            f'invalid transport "{transport}": must be one of {names}; for AMQP use AmqpClient or AsyncAmqpClient'
+        )
+    elif default and (default in _OVER_GRPC) != (transport in _OVER_GRPC):
+        raise ValueError(f"the target's scheme is for {PROTOCOLS[default]}, not for {PROTOCOLS[transport]}")
     uses_grpc = transport in _OVER_GRPC
     own_port, other_port = (port, rest_api_port) if uses_grpc else (rest_api_port, port)
     if own_port is None and other_port is not None:
@@ -143,7 +144,7 @@ def parse_server(
         tls = tls or Tls()
     elif scheme and tls:
         raise ValueError("TLS is on, but the target's scheme is for a connection without TLS: use grpcs:// or https://")
-    default_port = own_port or (_GRPC_PORT if uses_grpc else _REST_API_PORT)
+    default_port = own_port or (8500 if uses_grpc else 8501)
     endpoints = [Endpoint.parse(address, default_port, PROTOCOLS[transport]) for address in addresses]
     if len(endpoints) > 1 and not uses_grpc:
         others = "v2-grpc" if transport == "v2" else "grpc"
@@ -155,7 +156,7 @@ def parse_server(
             f"{len(endpoints)} targets with TLS: gRPC checks certificates against one name; "
             "pass a single name that resolves to all addresses"
         )
-    return Server(transport, endpoints, tls, token=None if token is None else check_token(token))
+    return Server(cast(TransportName, transport), endpoints, tls, token=None if token is None else check_token(token))
 
 
 def select_tls(
@@ -190,18 +191,3 @@ def _split_targets(target: str | Sequence[str]) -> tuple[str, list[str]]:
     if len(schemes) > 1:
         raise ValueError("the targets have different schemes: use the same for all")
     return schemes.pop(), addresses
-
-
-def _select_transport(scheme: str, transport: str | None) -> TransportName:
-    default = _SCHEMES.get(scheme)
-    if transport is None:
-        return default or "grpc"
-    if transport not in PROTOCOLS:
-        names = ", ".join(f'"{name}"' for name in PROTOCOLS)
-        raise ValueError(
-            f'invalid transport "{transport}": must be one of {names}; for AMQP use AmqpClient or AsyncAmqpClient'
-        )
-    name = cast(TransportName, transport)
-    if default and (default in _OVER_GRPC) != (name in _OVER_GRPC):
-        raise ValueError(f"the target's scheme is for {PROTOCOLS[default]}, not for {PROTOCOLS[name]}")
-    return name

@@ -1,7 +1,4 @@
-"""Sends the photos of a bulk job, several requests at a time, and shows the progress.
-
-Memory does not grow with the number of photos.
-"""
+"""Sends the photos of a bulk job and shows the progress. Memory does not grow with the number of photos."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, as_completed, wait
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Event, Thread
@@ -53,9 +51,10 @@ class Job:
         self._idle: SimpleQueue[BaseClient] = SimpleQueue()
         for client in clients:
             self._idle.put(client)
-        self._model = model
-        self._task = task
         self._signature = signature
+        self._make_rows = partial(
+            make_photo_rows, predict=self._predict_with_retries, task=task, model=model, signature=signature
+        )
         self._batch_size = batch_size
         self._stopped = Event()
         self._retry_s = retry_s
@@ -69,7 +68,7 @@ class Job:
             pending: set[Future[list[Row]]] = set()
             for batch in _batches(photos, self._batch_size):
                 run = contextvars.copy_context().run  # with the span of the job
-                pending.add(pool.submit(run, self._classify, batch))
+                pending.add(pool.submit(run, self._make_rows, batch))
                 if len(pending) >= self._workers:
                     done, pending = wait(pending, return_when=FIRST_COMPLETED)
                     yield from (future.result() for future in done)
@@ -77,11 +76,6 @@ class Job:
         finally:
             self._stopped.set()
             pool.shutdown(cancel_futures=True)
-
-    def _classify(self, batch: Sequence[Photo]) -> list[Row]:
-        return make_photo_rows(
-            batch, self._predict_with_retries, task=self._task, model=self._model, signature=self._signature
-        )
 
     def _predict_with_retries(self, images: list[bytes]) -> Prediction:
         """Predict with the next idle client."""

@@ -20,10 +20,7 @@ _DRAW_SUFFIXES = {task.name: ".png" for task in TASKS if task.can_draw}
 
 
 class Output:
-    """The outputs of one run of `ask`, whose options are the arguments. Raises click.UsageError.
-
-    If there are several photos, lines start with their names.
-    """
+    """The outputs of one run of `ask` with these options. If there are several photos, lines start with their names."""
 
     def __init__(
         self,

@@ -68,17 +68,14 @@ def to_json(arrays: Mapping[str, np.ndarray]) -> str:
     Complex numbers are [real, imaginary]; bytes that are not valid UTF-8 are `{"b64": …}`; NaN and Infinity are written
     without quotes.
     """
-    return json.dumps(trees.restore({alias: _json_value(array) for alias, array in arrays.items()}), ensure_ascii=False)
+    values = trees.restore({alias: _json_value(array) for alias, array in arrays.items()})
+    return json.dumps(values, ensure_ascii=False, default=_text)
 
 
 def _json_value(array: np.ndarray) -> Any:
     if array.dtype.kind == "c":
         array = np.stack([array.real, array.imag], axis=-1)
-    elif array.dtype.kind == "O":
-        texts = np.empty(array.size, object)
-        texts[:] = [_text(item) for item in array.ravel().tolist()]
-        array = texts.reshape(array.shape)
-    elif array.dtype.kind not in "biuf":
+    elif array.dtype.kind not in "biufO":
         array = array.astype(np.float64)
     return array.tolist()
 

@@ -28,9 +28,7 @@ SECTIONS = {
         "check": f"{_COMMANDS}.inspection:check",
         "bench": f"{_COMMANDS}.bench:bench",
     },
-    "Change a server": {
-        "rollout": f"{_COMMANDS}.rollout:rollout",
-    },
+    "Change a server": {"rollout": f"{_COMMANDS}.rollout:rollout"},
 }
 ALIASES = {"classify": "bulk"}
 

@@ -18,6 +18,7 @@ from savedmodel_bakery.client.commands.options import (
     timeout_option,
     version_options,
 )
+from savedmodel_bakery.client.servers import find_transport
 from savedmodel_bakery.errors import (
     ConnectionFailedError,
     DeadlineExceededError,
@@ -190,7 +191,6 @@ def check(context: click.Context, version_folder: Path, as_json: bool) -> None:
     default model is the one that was baked, and the default version is the name of the folder.
     """
     from savedmodel_bakery.client.goldens import GoldensError, read_goldens, replay
-    from savedmodel_bakery.client.servers import find_transport
 
     with as_usage_error(GoldensError):
         goldens = read_goldens(version_folder)

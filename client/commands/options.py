@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from savedmodel_bakery.client.servers import MAX_TIMEOUT_S
+from savedmodel_bakery.client.credentials import read_token
+from savedmodel_bakery.client.servers import MAX_TIMEOUT_S, Server, parse_server, select_tls
 from savedmodel_bakery.defaults import DEFAULT_MODEL, TOKEN_VARIABLE
 from savedmodel_bakery.exits import as_usage_error, print_error
 from savedmodel_bakery.groups import FloatRange, Option, option_group
@@ -18,7 +20,6 @@ from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
 if TYPE_CHECKING:
     from savedmodel_bakery.client.amqp_clients import AmqpClient
     from savedmodel_bakery.client.client import BaseClient
-    from savedmodel_bakery.client.servers import Server
 
 _WARNED = f"{__name__}.warned"
 
@@ -75,9 +76,6 @@ def open_client(context: click.Context, **overrides: Any) -> BaseClient:
 
 def describe_server(context: click.Context, **overrides: Any) -> Server:
     """Return the model server that the connection options describe. Warn once if a token would be sent unencrypted."""
-    from savedmodel_bakery.client.credentials import read_token
-    from savedmodel_bakery.client.servers import parse_server, select_tls
-
     options = context.obj | overrides
     is_stated = "transport" in overrides or is_set(context, "transport")
     with as_usage_error(ValueError):
@@ -105,10 +103,9 @@ def describe_servers(context: click.Context) -> list[Server]:
     servers = [
         describe_server(context, target=target) for target in ([targets] if isinstance(targets, str) else targets)
     ]
-    addresses = [server.endpoints[0].address for server in servers]
-    for address in addresses:
-        if addresses.count(address) > 1:
-            raise click.UsageError(f"--target {address} was given {addresses.count(address)} times")
+    for address, count in Counter(server.endpoints[0].address for server in servers).items():
+        if count > 1:
+            raise click.UsageError(f"--target {address} was given {count} times")
     return servers
 
 

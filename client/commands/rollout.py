@@ -71,7 +71,7 @@ def rollout() -> None:
 @change_options
 @model_servers_options
 @click.pass_context
-def start(context: click.Context, canary: int, stable: int | None, base_path: Path | None, **options: Any) -> None:
+def start(context: click.Context, /, canary: int, stable: int | None, base_path: Path | None, **options: Any) -> None:
     """Load a version of MODEL as a canary, beside the stable one.
 
     When it is AVAILABLE on every server, it gets the label canary, and the other one the label stable. If a server
@@ -115,6 +115,7 @@ def start(context: click.Context, canary: int, stable: int | None, base_path: Pa
 @click.pass_context
 def promote(
     context: click.Context,
+    /,
     no_goldens: bool,
     paths: tuple[str, ...],
     min_equal_labels: float,
@@ -218,7 +219,7 @@ def status(context: click.Context, model: str, config_path: Path, as_json: bool)
 @base_path_option
 @model_servers_options
 @click.pass_context
-def prune(context: click.Context, keep: int, dry_run: bool, base_path: Path | None, **options: Any) -> None:
+def prune(context: click.Context, /, keep: int, dry_run: bool, base_path: Path | None, **options: Any) -> None:
     """Remove the folders of old versions of MODEL, and print them.
 
     Versions that the config file names, or that a server has loaded or is loading, are kept besides the newest ones. So

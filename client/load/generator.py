@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -76,8 +76,9 @@ def generate(
     with ExitStack() as stack:
         callers = [stack.enter_context(open_caller()) for _ in range(plan.callers)]
         pool = stack.enter_context(ThreadPoolExecutor(plan.callers))
-        for warm_up in [pool.submit(_warm_up, send) for send in callers]:
-            warm_up.result()
+        for warm_up in [pool.submit(send, 0) for send in callers]:
+            with suppress(CallFailedError):  # the measured calls will report it
+                warm_up.result()
         cpu_before_s = time.process_time()
         schedule = _Schedule(plan)
         try:
@@ -150,13 +151,6 @@ class _Schedule:
         due = int(np.ceil((self._plan.duration_s or elapsed_s) * self._plan.rate_per_s))
         last = due if self._plan.requests is None else min(due, self._plan.requests)
         return [elapsed_s - number / self._plan.rate_per_s for number in range(self._assigned, last)]
-
-
-def _warm_up(send: SendCall) -> None:
-    try:
-        send(0)
-    except CallFailedError:
-        return  # the measured calls will report it
 
 
 def _run_caller(send: SendCall, schedule: _Schedule) -> _Measurements:

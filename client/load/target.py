@@ -46,8 +46,7 @@ class Exchange:
 class Target:
     """One signature of a model on a server, and the requests to send to it in turn; each caller has its own connection.
 
-    `atol` is the absolute tolerance of numbers with a fraction; a server with batching rounds differently from run to
-    run.
+    `atol` is the absolute tolerance of numbers with a fraction; a server with batching rounds differently each time.
     """
 
     def __init__(self, connect: Callable[[], ServerTransport], spec: ModelSpec, *, signature: str, atol: float) -> None:

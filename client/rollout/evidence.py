@@ -24,8 +24,6 @@ from savedmodel_bakery.errors import one_line
 
 _MAX_LISTED = 10
 _REQUESTS = 4  # at a time
-_BATCH_SIZE = 8
-_RETRY_S = 60.0
 
 
 def check_goldens(rollout: Rollout, folder: Path, version: int) -> None:
@@ -80,9 +78,7 @@ def compare_on_photos(rollout: Rollout, photos: FileList, limits: Limits, *, sta
     """Send photos to both versions, on the first server, and report how they agree; RolloutError if they do not."""
     (task, rows), (canary_task, canary_rows) = (_answer(rollout, photos, version) for version in (stable, canary))
     if task is not canary_task:
-        raise RolloutError(
-            f"version {canary} has the task {canary_task.name}, and version {stable} the task {task.name}"
-        )
+        raise RolloutError(f"version {canary} has task {canary_task.name}, and version {stable} task {task.name}")
     if changed := rows.keys() ^ canary_rows.keys():
         raise RolloutError(
             f"photos were added or removed while versions {stable} and {canary} answered them, such as {min(changed)}: "
@@ -132,9 +128,7 @@ def _answer(rollout: Rollout, photos: FileList, version: int) -> tuple[Task[Any]
         open_client = rollout.servers[0].open_client
         clients = [stack.enter_context(open_client(rollout.model, version)) for _ in range(_REQUESTS)]
         task, signature = find_task(read_signatures(clients[0].metadata()))
-        job = Job(
-            clients, model=rollout.model, task=task, signature=signature, batch_size=_BATCH_SIZE, retry_s=_RETRY_S
-        )
+        job = Job(clients, model=rollout.model, task=task, signature=signature, batch_size=8, retry_s=60.0)
         opened = (photo for file in photos for photo in open_file(file, lambda _: True, all_files=photos.all_files))
         return task, {row["image"]: row for rows in job.run(opened) for row in rows}
 

@@ -9,17 +9,13 @@ from pathlib import Path
 
 from savedmodel_bakery.answers.photos.files import FileList
 from savedmodel_bakery.client.rollout import RolloutError, steps
-from savedmodel_bakery.client.rollout.config_file import ConfigFile
 from savedmodel_bakery.client.rollout.evidence import Limits, check_goldens, compare_on_photos
 from savedmodel_bakery.client.rollout.rollout import Rollout
 from savedmodel_bakery.client.rollout.steps import CANARY, PREVIOUS, STABLE, Serving
-from savedmodel_bakery.wire.model_config import All, Latest, ModelConfig, Specific
+from savedmodel_bakery.wire.model_config import All, Latest, Specific
 from savedmodel_bakery.wire.version_folder import version_number
 
 _PREFIX = ".pruned-"  # servers ignore a folder whose name is not a number
-
-_Reasons = dict[int, str]
-"""Why versions are needed, by number."""
 
 
 def start(rollout: Rollout, *, canary: int, stable: int | None, base_path: Path | None) -> None:
@@ -116,12 +112,12 @@ def prune(rollout: Rollout, *, keep: int, base_path: Path | None, is_trial: bool
         yield path
 
 
-def _find_reasons(rollout: Rollout, versions: Iterable[int]) -> _Reasons:
-    """Return which of the versions that exist are needed, by any model with the same base path."""
+def _find_reasons(rollout: Rollout, versions: Iterable[int]) -> dict[int, str]:
+    """Return why versions are needed, by number: of those that exist, by any model with the same base path."""
     file = rollout.file
     base_path = os.path.realpath(rollout.base_path)
     models = [config for config in file.models().values() if os.path.realpath(config.folder) == base_path]
-    reasons: _Reasons = {}
+    reasons: dict[int, str] = {}
     for server in rollout.servers:
         for config in models:
             state = server.read(config.name)
@@ -131,20 +127,15 @@ def _find_reasons(rollout: Rollout, versions: Iterable[int]) -> _Reasons:
                 if status.state != "END" and status.version is not None:
                     reasons[status.version] = f"{status.state} on {server.name}"
     for config in models:
-        reasons |= _named(config, versions, file)
+        match config.policy:
+            case All():
+                raise RolloutError(f'model "{config.name}" has the policy all in {file}: no version was removed')
+            case Latest(count):
+                reasons |= dict.fromkeys(sorted(versions)[-count:], f"among the latest {count} that {file} names")
+            case Specific(named):
+                reasons |= dict.fromkeys(named, f"named in {file}")
+        reasons |= {version: f"label {label} in {file}" for label, version in config.labels.items()}
     return reasons
-
-
-def _named(config: ModelConfig, versions: Iterable[int], file: ConfigFile) -> _Reasons:
-    """Return the versions that the configuration of a model names."""
-    match config.policy:
-        case All():
-            raise RolloutError(f'model "{config.name}" has the policy all in {file}: no version was removed')
-        case Latest(count):
-            reasons = dict.fromkeys(sorted(versions)[-count:], f"among the latest {count} that {file} names")
-        case Specific(named):
-            reasons = dict.fromkeys(named, f"named in {file}")
-    return reasons | {version: f"label {label} in {file}" for label, version in config.labels.items()}
 
 
 def _remove(path: Path) -> None:

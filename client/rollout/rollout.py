@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -38,6 +39,7 @@ _NOTICE_S = 15.0
 _Result = TypeVar("_Result")
 
 
+@dataclass(eq=False)
 class Rollout:
     """Changes the versions and labels of one model, in a config file that this process has locked.
 
@@ -46,25 +48,14 @@ class Rollout:
     unless all do; their errors are in `failures`. Other ClientErrors are raised.
     """
 
-    def __init__(
-        self,
-        file: ConfigFile,
-        model: str,
-        servers: Sequence[ModelServer],
-        *,
-        by_reload: bool,
-        timeout_s: float,
-        report: Callable[[str], object],
-        skip_failing: bool = False,
-    ) -> None:
-        self.file = file
-        self.model = model
-        self.servers = servers
-        self.failures: dict[str, Exception] = {}
-        self._by_reload = by_reload
-        self._timeout_s = timeout_s
-        self.report = report
-        self._skip_failing = skip_failing
+    file: ConfigFile
+    model: str
+    servers: Sequence[ModelServer]
+    by_reload: bool
+    timeout_s: float
+    report: Callable[[str], object]
+    skip_failing: bool = False
+    failures: dict[str, Exception] = field(default_factory=dict, init=False)
 
     def __str__(self) -> str:
         return f'model "{self.model}" in {self.file}'
@@ -107,9 +98,9 @@ class Rollout:
         self.report(f"loading version {', '.join(map(str, sorted(missing)))}")
         now = self.serving()
         self.file.replace(self.edit(Serving(now.versions | needed, now.labels)))
-        if self._by_reload:
+        if self.by_reload:
             self._on_each_server(self._send_acceptable)
-        noticed_s = time.monotonic() + _NOTICE_S if self._by_reload else math.inf
+        noticed_s = time.monotonic() + _NOTICE_S if self.by_reload else math.inf
 
         def find_problems(name: str, state: ServerState) -> list[str]:
             check_not_failed(needed, name, state, before[name] if time.monotonic() < noticed_s else None)
@@ -127,9 +118,9 @@ class Rollout:
         """Write the file, by default as it is, and wait until it is in effect. Labels must be of AVAILABLE versions."""
         if target is not None:
             self.file.replace(self.edit(target))
-        if self._by_reload:
+        if self.by_reload:
             message = config_text.parse(self.file.text)
-            self._on_each_server(lambda server: server.reload(message, timeout_s=self._timeout_s))
+            self._on_each_server(lambda server: server.reload(message, timeout_s=self.timeout_s))
         config = self.file.model(self.model)
         self._wait(lambda _, state: find_differences(config, state))
 
@@ -150,7 +141,7 @@ class Rollout:
             self.report(f"cannot put {self.file} back as it was: {error}")
             return
         self.report(f"{self.file} is as it was")
-        for server in self.servers if self._by_reload else ():
+        for server in self.servers if self.by_reload else ():
             try:
                 self._send_acceptable(server)
             except (RolloutError, ClientError) as error:
@@ -169,7 +160,7 @@ class Rollout:
         if config.model_version_policy.HasField("specific"):
             versions = config.model_version_policy.specific.versions
             versions.extend(sorted({*labels.values()} - {*versions}))
-        server.reload(message, timeout_s=self._timeout_s)
+        server.reload(message, timeout_s=self.timeout_s)
 
     def _on_each_server(self, act: Callable[[ModelServer], _Result]) -> dict[str, _Result]:
         """Return the results by the name of the server; skip those that fail, if the rollout may and not all do."""
@@ -179,7 +170,7 @@ class Rollout:
             try:
                 results[server.name] = act(server)
             except (RolloutError, ClientError) as error:
-                if not self._skip_failing:
+                if not self.skip_failing:
                     raise
                 failures[server.name] = error
         if not results:
@@ -195,7 +186,7 @@ class Rollout:
 
     def _wait(self, find_problems: Callable[[str, ServerState], Sequence[str]]) -> None:
         """Return when no server has a problem."""
-        end_s = time.monotonic() + self._timeout_s
+        end_s = time.monotonic() + self.timeout_s
         labels = labels_of(self.file.model(self.model))
 
         def wait_for(server: ModelServer) -> None:
@@ -205,7 +196,7 @@ class Rollout:
                     problems = find_problems(server.name, server.read(self.model, labels))
                     if not problems:
                         return
-                    error = RolloutError(f"{server.name} after {self._timeout_s:g} s: {'; '.join(problems)}")
+                    error = RolloutError(f"{server.name} after {self.timeout_s:g} s: {'; '.join(problems)}")
                 except UNREACHABLE as exc:
                     error = exc
                 if time.monotonic() > end_s:

@@ -74,8 +74,7 @@ def find_missing(versions: frozenset[int], state: ServerState) -> list[str]:
 def check_not_failed(versions: frozenset[int], name: str, state: ServerState, before: ServerState | None) -> None:
     """Raise RolloutError if a server has given up loading one of these versions.
 
-    A version that could not be loaded in the state `before` does not count: the server may not have noticed yet that it
-    is configured.
+    A failure in the state `before` does not count: the server may not have noticed yet that the version is configured.
     """
     for version in sorted(versions):
         status = state.status_of(version)

@@ -1,7 +1,4 @@
-"""Sends calls over gRPC, also with asyncio, in TensorFlow Serving's API or the v2 protocol.
-
-The codec of the API encodes the messages (`grpc_codec` or `v2_grpc_codec`).
-"""
+"""Sends calls over gRPC, also with asyncio; `grpc_codec` or `v2_grpc_codec` encodes the messages of the API."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from ipaddress import ip_address
 from pathlib import Path
@@ -37,10 +34,7 @@ _POLL_INTERVAL_S = 0.02
 
 
 class GrpcTransport(ServerTransport):
-    """One channel to one server or several, for messages up to protobuf's limit of 2 GiB.
-
-    With `for_load` it has a connection that no other channel uses.
-    """
+    """One channel to one server or several, for messages up to protobuf's limit of 2 GiB; for load not a shared one."""
 
     def __init__(self, server: Server, *, timeout_s: float, for_load: bool = False) -> None:
         super().__init__(timeout_s)
@@ -50,10 +44,7 @@ class GrpcTransport(ServerTransport):
         self._channel = create_channel(server, for_load=for_load)
 
     def prepare_message(self, path: str, message: bytes) -> Callable[[float], bytes]:
-        """Return the function that sends a message to a method once, within a number of seconds.
-
-        The function returns the serialized response, or raises ClientError.
-        """
+        """Return the function that sends a message once, within some seconds, and returns the serialized response."""
         invoke = self._channel.unary_unary(path)
 
         def send(timeout_s: float) -> bytes:
@@ -72,9 +63,8 @@ class GrpcTransport(ServerTransport):
         """Close the channel."""
         self._channel.close()
 
-    def _exchange(self, call: Call) -> Generator[Any, Any, Any]:
-        flow: Generator[Any, Any, Any] = self._codec.exchange(call)
-        return flow
+    def _exchange(self, call: Call) -> Any:
+        return self._codec.exchange(call)
 
     def _prepare(self, request: Any, _end_s: float) -> Callable[[float], bytes]:
         return self.prepare_message(self._codec.method_of(request).path, self._codec.encode_request(request))
@@ -183,10 +173,7 @@ _LOAD_OPTIONS: tuple[tuple[str, int | str], ...] = (("grpc.enable_retries", 0), 
 
 
 def create_channel(server: Server, *, api: ModuleType = grpc, for_load: bool = False) -> Any:
-    """Create a channel of `grpc` or `grpc.aio`, which connects when it is used.
-
-    Each call must send `call_metadata(server)`.
-    """
+    """Create a channel of `grpc` or `grpc.aio`, which connects when used. Calls must send `call_metadata(server)`."""
     is_proxied = not all(endpoint.is_loopback for endpoint in server.endpoints)
     options = [*_OPTIONS, ("grpc.enable_http_proxy", int(is_proxied)), *(_LOAD_OPTIONS if for_load else ())]
     address = join_addresses(server.endpoints)

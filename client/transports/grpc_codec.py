@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from functools import partial
+from collections.abc import Generator
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
@@ -49,7 +48,11 @@ def encode_request(call: Call) -> bytes:
         elif isinstance(call, Classify | Regress):
             request.input.example_list.examples.extend(encode_example(example) for example in call.examples)
         elif isinstance(call, Predict):
-            request = _predict_request(request, call)
+            request.output_filter.extend(call.output_filter)
+            declared = call.declared.inputs if call.declared else {}
+            request = TensorMessage(request, "inputs")
+            for alias, array in call.inputs.items():
+                request.add(alias, array, packed=True, dtype=declared[alias].dtype if alias in declared else None)
         content: bytes = request.SerializeToString()
         return content
 
@@ -57,25 +60,19 @@ def encode_request(call: Call) -> bytes:
 def decode_response(call: Call, content: bytes) -> Any:
     """Decode the response to a call; its arrays do not share memory with `content`."""
     response_type = method_of(call).response
-    if isinstance(call, Predict):
-        response = _parse(partial(parse_message, response_type, "outputs"), response_type, content)
-        return _prediction(call, response)
-    response = _parse(response_type.FromString, response_type, content)
-    if isinstance(call, Classify):
-        rows = response.result.classifications
-        return [[(scored.label, scored.score) for scored in row.classes] for row in rows]
-    if isinstance(call, Regress):
-        return [regression.value for regression in response.result.regressions]
-    return _metadata(response) if isinstance(call, Metadata) else read_status(_as_document(response))
-
-
-def _predict_request(request: Any, call: Predict) -> TensorMessage:
-    request.output_filter.extend(call.output_filter)
-    declared = call.declared.inputs if call.declared else {}
-    message = TensorMessage(request, "inputs")
-    for alias, array in call.inputs.items():
-        message.add(alias, array, packed=True, dtype=declared[alias].dtype if alias in declared else None)
-    return message
+    try:
+        if isinstance(call, Predict):
+            return _prediction(call, parse_message(response_type, "outputs", content))
+        response = response_type.FromString(content)
+        if isinstance(call, Classify):
+            rows = response.result.classifications
+            return [[(scored.label, scored.score) for scored in row.classes] for row in rows]
+        if isinstance(call, Regress):
+            return [regression.value for regression in response.result.regressions]
+        return _metadata(response) if isinstance(call, Metadata) else read_status(_as_document(response))
+    except DecodeError as exc:
+        name = response_type.DESCRIPTOR.full_name
+        raise InvalidResponseError(f"the response of {len(content)} bytes is not a valid {name}") from exc
 
 
 def _prediction(call: Predict, response: TensorMessage) -> Prediction:
@@ -92,19 +89,8 @@ def _prediction(call: Predict, response: TensorMessage) -> Prediction:
 
 def _metadata(response: Any) -> dict[str, Any]:
     """Return the metadata in the form of the REST API, which shows the content of the Any without its type."""
-    signatures = _parse(
-        schema.SignatureDefMap.FromString, schema.SignatureDefMap, response.metadata[messages.SIGNATURE_FIELD].value
-    )
+    signatures = schema.SignatureDefMap.FromString(response.metadata[messages.SIGNATURE_FIELD].value)
     return {"model_spec": _as_document(response.model_spec), "metadata": {"signature_def": _as_document(signatures)}}
-
-
-def _parse(parse: Callable[[bytes], Any], message_type: Any, content: bytes) -> Any:
-    try:
-        return parse(content)
-    except DecodeError as exc:
-        raise InvalidResponseError(
-            f"the response of {len(content)} bytes is not a valid {message_type.DESCRIPTOR.full_name}"
-        ) from exc
 
 
 def _as_document(message: Any) -> dict[str, Any]:

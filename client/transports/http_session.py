@@ -21,12 +21,7 @@ from savedmodel_bakery.client.transports.failures import (
     name_not_resolved,
 )
 from savedmodel_bakery.client.transports.transport import refused
-from savedmodel_bakery.errors import (
-    ClientError,
-    ConnectionFailedError,
-    DeadlineExceededError,
-    InvalidResponseError,
-)
+from savedmodel_bakery.errors import ClientError, ConnectionFailedError, DeadlineExceededError, InvalidResponseError
 from savedmodel_bakery.wire.status import Code
 
 # The inverse of tensorflow_model_server's table. If several codes share an HTTP status, the most common one is used.

@@ -50,9 +50,11 @@ class RestTransport(ServerTransport):
         return lambda timeout_s: send(timeout_s).content
 
     def _decode(self, call: Call, content: bytes) -> Any:
-        if isinstance(call, Predict):
-            return _prediction(call, content)
         with decoding_response():
+            if isinstance(call, Predict):
+                outputs = predict_response.decode_response(content, _output_dtypes(call))
+                arrays = filter_outputs(outputs, call.output_filter)  # the REST API has no output filter
+                return Prediction(arrays, call.spec.name, call.spec.version, call.signature)
             if isinstance(call, Classify):
                 return examples_json.decode_classifications(content)
             if isinstance(call, Regress):
@@ -62,18 +64,6 @@ class RestTransport(ServerTransport):
             url = self._http.url(_path(call))
             raise InvalidResponseError(f"the response of {url}, {len(content)} bytes, is not a JSON object")
         return document if isinstance(call, Metadata) else read_status(document)
-
-
-def _prediction(call: Predict, content: bytes) -> Prediction:
-    """Decode a `:predict` response. The REST API has no output filter, so outputs are dropped here."""
-    with decoding_response():
-        outputs = predict_response.decode_response(content, _output_dtypes(call))
-    return Prediction(
-        arrays=filter_outputs(outputs, call.output_filter),
-        model=call.spec.name,
-        version=call.spec.version,
-        signature=call.signature,
-    )
 
 
 def _path(call: Call) -> str:

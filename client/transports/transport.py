@@ -6,19 +6,15 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from savedmodel_bakery.client.calls import run_flow
+from savedmodel_bakery.client.calls import Call, run_flow
 from savedmodel_bakery.client.servers import Server
 from savedmodel_bakery.client.transports.failures import send_with_retries
 from savedmodel_bakery.errors import AccessDeniedError, InvalidResponseError, RequestRefusedError
 from savedmodel_bakery.wire.status import Code, StatusError
-
-if TYPE_CHECKING:
-    from savedmodel_bakery.client.calls import Call
-    from savedmodel_bakery.client.transports.grpc import GrpcAioTransport
 
 
 class Transport(Protocol):
@@ -55,8 +51,7 @@ class ServerTransport(ABC):
     def prepare(self, call: Call) -> Callable[[], Any]:
         """Encode a call for a load test, which sends it many times; over v2 only Predict is a single request.
 
-        Each run of the returned function sends it once and returns the undecoded response. Equal responses compare
-        equal.
+        Each run of the returned function sends it once and returns the undecoded response; equal ones compare equal.
         """
         send = self._prepare(next(self._exchange(call)), time.monotonic() + self._timeout_s)
         return lambda: send(self._timeout_s)
@@ -138,8 +133,7 @@ def detach(array: np.ndarray) -> np.ndarray:
 def create_transport(server: Server, *, timeout_s: float, for_load: bool = False) -> ServerTransport:
     """Create the transport of a model server, which connects when it sends its first call.
 
-    With `for_load`, it uses a connection that nothing else shares. ValueError if gRPC has no name for several
-    addresses.
+    With `for_load`, it uses a connection that nothing else shares.
     """
     if server.transport == "rest":
         from savedmodel_bakery.client.transports.rest import RestTransport
@@ -152,12 +146,3 @@ def create_transport(server: Server, *, timeout_s: float, for_load: bool = False
     from savedmodel_bakery.client.transports.grpc import GrpcTransport
 
     return GrpcTransport(server, timeout_s=timeout_s, for_load=for_load)
-
-
-def create_async_transport(server: Server, *, timeout_s: float) -> GrpcAioTransport:
-    """Create the same for asyncio, which gRPC alone has."""
-    if not server.uses_grpc:
-        raise ValueError(f'transport "{server.transport}": an asynchronous client takes "grpc" or "v2-grpc"')
-    from savedmodel_bakery.client.transports.grpc import GrpcAioTransport
-
-    return GrpcAioTransport(server, timeout_s=timeout_s)

@@ -15,12 +15,7 @@ from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.answers.signatures import DEFAULT_SIGNATURE
 from savedmodel_bakery.client.calls import Call, Classify, Metadata, ModelSpec, Predict, Regress, VersionStatus
 from savedmodel_bakery.client.transports.transport import detach, filter_outputs
-from savedmodel_bakery.errors import (
-    AccessDeniedError,
-    ClientError,
-    InvalidResponseError,
-    RequestRefusedError,
-)
+from savedmodel_bakery.errors import AccessDeniedError, ClientError, InvalidResponseError, RequestRefusedError
 from savedmodel_bakery.wire.status import Code, StatusError
 from savedmodel_bakery.wire.v2.infer import TENSORFLOW_SERVING_METADATA, InferResponse
 from savedmodel_bakery.wire.v2.tensors import to_dtype
@@ -39,10 +34,7 @@ _STATES = {"READY": "AVAILABLE", "UNAVAILABLE": "END"}
 
 @dataclass(frozen=True)
 class Request:
-    """A request of the protocol, by its name over gRPC; ModelConfig and RepositoryIndex are of the extensions.
-
-    `call` is what ModelInfer runs; its result is an InferResponse.
-    """
+    """A request by its name over gRPC (ModelConfig and RepositoryIndex are of extensions), and what ModelInfer runs."""
 
     method: str
     spec: ModelSpec

@@ -74,7 +74,11 @@ def test_the_scheme_selects_the_transport_and_tls(
         ("ftp://a", {}, 'invalid target "ftp://a": the scheme must be one of grpc, grpcs, http, https'),
         (["grpc://127.0.0.1", "127.0.0.2"], {}, "the targets have different schemes: use the same for all"),
         (["127.0.0.1", "127.0.0.2"], {"tls": Tls()}, "2 targets with TLS: gRPC checks certificates against one name"),
-        ("a", {"token": f"{TOKEN}\n"}, "invalid token: it may contain letters, digits and -._~+/, and = at the end"),
+        (
+            "a",
+            {"token": f"{TOKEN}\n"},
+            "invalid token: it must be one line of letters, digits and -._~+/, with = only at the end",
+        ),
         ("a", {"token": ""}, "the token is empty"),
         (f"https://me:{TOKEN}/x@a", {}, 'invalid target "…@a": must be HOST or HOST:PORT'),
         (f"ftp://me:{TOKEN}/x@a", {}, 'invalid target "ftp://…@a": the scheme must be one of'),

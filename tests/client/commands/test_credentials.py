@@ -123,7 +123,7 @@ def test_a_scheme_and_the_environment_do_the_same(
         (["--tls", "--key", "KEY"], "a private key needs its certificate: pass both"),
         (["-f", "REST", "-t", "grpcs://a"], "the target's scheme is for gRPC, not for REST"),
         (["--token-file", TOKEN], "the token file cannot be read: No such file or directory; pass the name of a file"),
-        (["--token-file", "KEY"], "invalid token: it has several lines; pass the token alone, on one line"),
+        (["--token-file", "KEY"], "invalid token: it must be one line of letters, digits and"),
         (["--token", TOKEN], "No such option '--token'"),
         (
             ["-f", "AMQP", "--tls"],
