@@ -13,6 +13,15 @@ from savedmodel_bakery.client.credentials import Tls, check_token
 
 MAX_TIMEOUT_S = 86_400  # a day; sockets and gRPC overflow far beyond it
 
+TransportName = Literal["grpc", "rest", "v2", "v2-grpc"]
+
+PROTOCOLS: Mapping[str, str] = {"grpc": "gRPC", "rest": "REST", "v2": "v2 (HTTP)", "v2-grpc": "v2 (gRPC)"}
+"""Names of the transports in messages."""
+
+_OVER_GRPC = ("grpc", "v2-grpc")
+_SCHEMES: Mapping[str, TransportName] = {"grpc": "grpc", "grpcs": "grpc", "http": "rest", "https": "rest"}
+_ENCRYPTED = ("grpcs", "https")
+_WITH_SCHEME = re.compile(r"(?P<scheme>[^/@]*)://(?P<address>.*?)/?")
 _TARGET = re.compile(r"(?:\[(?P<ipv6>[^\s\[\]/]+)\]|(?P<host>[^\s\[\]/:@?#]+))(?::(?P<port>\d{1,5}))?", re.ASCII)
 
 
@@ -71,17 +80,6 @@ def _is_host(ipv6: str | None, name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-TransportName = Literal["grpc", "rest", "v2", "v2-grpc"]
-
-PROTOCOLS: Mapping[str, str] = {"grpc": "gRPC", "rest": "REST", "v2": "v2 (HTTP)", "v2-grpc": "v2 (gRPC)"}
-"""Names of the transports in messages."""
-
-_OVER_GRPC = ("grpc", "v2-grpc")
-_SCHEMES: Mapping[str, TransportName] = {"grpc": "grpc", "grpcs": "grpc", "http": "rest", "https": "rest"}
-_ENCRYPTED = ("grpcs", "https")
-_WITH_SCHEME = re.compile(r"(?P<scheme>[^/@]*)://(?P<address>.*?)/?")
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from savedmodel_bakery.wire.status import StatusError
 
 
 class ConfigFile:
-    """A file as `--model_config_file` takes it; its text as this object read or wrote it last.
+    """A file as `--model_config_file` takes it; `text` is its content, as this object read or wrote it last.
 
     A symbolic link stays one: the file that it leads to is replaced. Raises ConfigError for an invalid list of models.
     """

@@ -96,7 +96,7 @@ def _describe(endpoints: Sequence[Endpoint]) -> str:
 
 
 def send_with_retries(send: Callable[[float], Result], *, end_s: float) -> Result:
-    """Return the result of `send`, which makes one attempt within a number of seconds, until `end_s` (monotonic)."""
+    """Return the result of `send`, which is called with a time limit in seconds, until `end_s` (monotonic)."""
     attempts = 0
     while True:
         attempts += 1

@@ -34,7 +34,7 @@ _POLL_INTERVAL_S = 0.02
 
 
 class GrpcTransport(ServerTransport):
-    """One channel to one server or several, for messages up to protobuf's limit of 2 GiB; for load not a shared one."""
+    """One channel to one server or several, for messages up to protobuf's limit of 2 GiB; not shared if `for_load`."""
 
     def __init__(self, server: Server, *, timeout_s: float, for_load: bool = False) -> None:
         super().__init__(timeout_s)

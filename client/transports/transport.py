@@ -108,7 +108,7 @@ def refused(code: Code, message: str, *, retry_after_s: float | None = None) -> 
 
 
 def filter_outputs(outputs: Mapping[str, np.ndarray], output_filter: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return the outputs of a call's output filter, for APIs without one, with gRPC's errors. All if it is empty."""
+    """Return the outputs that a filter names, all if it is empty, for APIs without one. Errors are those of gRPC."""
     for place, alias in enumerate(output_filter):
         if alias not in outputs:
             names = ",".join(sorted(outputs))

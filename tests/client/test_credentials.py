@@ -117,8 +117,8 @@ def test_no_error_quotes_what_may_be_a_token(tmp_path: Path, monkeypatch: pytest
     for name, message in (
         (TOKEN, "No such file"),
         (f"{TOKEN}\0", "invalid name"),
-        (file, "may contain"),
-        (None, "may"),
+        (file, "must be one line"),
+        (None, "must be one line"),
     ):
         with pytest.raises(ValueError, match=message) as caught:
             read_token(name)
