@@ -269,7 +269,7 @@ class TestProgram:
 
     def test_another_savedmodel_is_rejected(self, tmp_path: Path) -> None:
         ended = run("parity", tmp_path)
-        assert f"error: no assets.extra/recipe.toml in {tmp_path}: give the folder of a version" in ended.stderr
+        assert f"error: no assets.extra/recipe.toml in {tmp_path}: pass the folder of a version" in ended.stderr
         assert 1 == ended.returncode
 
     @pytest.mark.slow
