@@ -71,7 +71,7 @@ def start(call: Predict) -> Request:
         raise RequestRefusedError(
             Code.FAILED_PRECONDITION,
             f'signature "{call.signature}" not found in model "{call.spec.name}": the server does not describe the '
-            f'signatures of this model; only "{DEFAULT_SIGNATURE}" can be run',
+            f'signatures of this model; only "{DEFAULT_SIGNATURE}" can be run. {NO_V2}',
         )
     return Request("ModelInfer", call.spec, call)
 

@@ -138,8 +138,10 @@ class Reflection:
     """
 
     def __init__(self, services: Collection[str]) -> None:
-        names = {*services, reflection.SERVICE_NAME}
-        self._servicer = reflection.ReflectionServicer(names, _joined(names))
+        pool = descriptor_pool.DescriptorPool()
+        # TensorFlow's wheel has no descriptor of its ProfilerService, so that is not listed either.
+        described = [name for name in {*services, reflection.SERVICE_NAME} if _add_service(name, pool)]
+        self._servicer = reflection.ReflectionServicer(described, pool)
 
     def answer(self, messages: Iterator[bytes], call: Any) -> Iterator[bytes]:
         """Yield the response to each message."""
@@ -148,14 +150,13 @@ class Reflection:
             yield response.SerializeToString()
 
 
-def _joined(services: Collection[str]) -> Any:
-    """Return a descriptor pool with the files that define the services, of whichever pool has them."""
-    joined = descriptor_pool.DescriptorPool()
-    for pool in (schema.POOL, v2_schema.POOL, descriptor_pool.Default()):
-        for service in services:
-            with suppress(KeyError):
-                _add(pool.FindServiceByName(service).file, joined)
-    return joined
+def _add_service(name: str, pool: Any) -> bool:
+    """Add the files that define a service, of whichever pool has them; return whether one has."""
+    for source in (schema.POOL, v2_schema.POOL, descriptor_pool.Default()):
+        with suppress(KeyError):
+            _add(source.FindServiceByName(name).file, pool)
+            return True
+    return False
 
 
 def _add(file: Any, pool: Any) -> None:

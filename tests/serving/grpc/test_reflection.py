@@ -22,14 +22,16 @@ V1 = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
 SERVICES = {
     "grpc.reflection.v1alpha.ServerReflection",
     "inference.GRPCInferenceService",
-    "tensorflow.ProfilerService",
     "tensorflow.serving.ModelService",
     "tensorflow.serving.PredictionService",
 }
 
 
-def test_every_service_is_listed(channel: grpc.Channel) -> None:
-    assert SERVICES == set(ProtoReflectionDescriptorDatabase(channel).get_services())
+def test_every_listed_service_is_described(channel: grpc.Channel) -> None:
+    database = ProtoReflectionDescriptorDatabase(channel)
+    assert SERVICES == set(database.get_services())
+    for service in SERVICES:
+        descriptor_pool.DescriptorPool(database).FindServiceByName(service)
 
 
 @pytest.mark.parametrize(
