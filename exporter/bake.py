@@ -7,6 +7,7 @@ recipe, labels ───┴─► servable module ─► staged SavedModel ─�
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,7 @@ def bake(
     min_agreement: float | None = None,
     parity_html: str | Path | None = None,
     progress: Callable[[str], None] = lambda _: None,
+    session: SessionProcess | None = None,
 ) -> BakeResult:
     """Bake a vision model into a SavedModel, validate it and publish it as `<out>/<name>/<version>`.
 
@@ -88,6 +90,7 @@ def bake(
             0.95. They are `photos` without those to calibrate with, or else a part of the calibration folder.
         parity_html: file for an HTML page of the comparison, which is written even if the version is rejected.
         progress: called with each step, in a few words.
+        session: the process to verify it in, if one has been started, which takes seconds; None starts one.
 
     Returns:
         The version's folder and its reports.
@@ -139,7 +142,7 @@ def bake(
         calibration = read_calibration(
             complete.optimisation.calibration, complete.optimisation.digests, hold_back=not photos
         )
-    with SessionProcess() as session:
+    with nullcontext(session) if session else SessionProcess() as session:
         progress("building the servable")
         servable = ServableModule(network.call, complete, class_names, calibration)
         task = servable.task

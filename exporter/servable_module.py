@@ -23,6 +23,7 @@ from savedmodel_bakery.exporter.image.per_image import ReadImages, read_images
 from savedmodel_bakery.exporter.image.pixels import normalise
 from savedmodel_bakery.exporter.recipe import Preprocessing, Recipe
 from savedmodel_bakery.exporter.runs import batch_calls, compute_in_runs, fail_on_bad_image, place_rows, rows_with_bytes
+from savedmodel_bakery.exporter.signatures import ENCODED_FEATURE
 from savedmodel_bakery.exporter.tasks.choose import choose_task
 from savedmodel_bakery.exporter.tasks.task import Signature
 from savedmodel_bakery.exporter.tensor_types import (
@@ -38,8 +39,6 @@ from savedmodel_bakery.exporter.tensor_types import (
 )
 from savedmodel_bakery.tensorflow_import import startup_log_hidden
 from savedmodel_bakery.wire import schema
-
-ENCODED_FEATURE = "image/encoded"
 
 _METHODS = {"classify", "regress"}  # signatures that are called by the methods of their names
 _IMAGES = tf.TensorSpec([None], tf.string, name="image")

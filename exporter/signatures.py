@@ -16,6 +16,9 @@ from savedmodel_bakery.wire import dtypes, schema
 INIT_SIGNATURE = "__saved_model_init_op"
 """TensorFlow 2 keeps its initialisation in this signature; clients don't call it."""
 
+ENCODED_FEATURE = "image/encoded"
+"""The feature of an Example that holds the bytes of an image."""
+
 _SERVE = "serve"
 _UNKNOWN_SIZE = -1
 _ENCODINGS = {"coo_sparse": "sparse ", "composite_tensor": "composite "}  # other than plain tensors

@@ -97,7 +97,9 @@ def bake(
         raise click.UsageError("no model given: pass --model, or state it in the --recipe file")
     # Before the import of TensorFlow, which can take half a minute.
     check_free(out / check_name(default_name(recipe["model"]) if name is None else name), version)
-    with tensorflow("bake", verbose=verbose):
+    from savedmodel_bakery.exporter.validation.session import SessionProcess
+
+    with tensorflow("bake", verbose=verbose, beside=SessionProcess()) as session:
         from savedmodel_bakery.exporter.bake import bake as run
 
         result = run(
@@ -112,6 +114,7 @@ def bake(
             min_agreement=min_agreement,
             parity_html=parity_html,
             progress=print_progress,
+            session=session,
         )
     click.echo(_describe_bake(result, reference), err=True)
     print_warning(result.parity.contradiction)

@@ -7,6 +7,7 @@ import gc
 import signal
 import sys
 from collections.abc import Iterator
+from typing import TypeVar
 
 import click
 
@@ -15,10 +16,17 @@ from savedmodel_bakery.extras import naming_extras
 from savedmodel_bakery.interrupts import exit_now, exit_on_interrupt
 from savedmodel_bakery.tensorflow_import import show_log
 
+T = TypeVar("T")
+
 
 @contextlib.contextmanager
-def tensorflow(command: str, *, verbose: bool) -> Iterator[None]:
-    """Import TensorFlow quietly; signals remove staged files, and output of the user's code goes to stderr."""
+def tensorflow(
+    command: str, *, verbose: bool, beside: contextlib.AbstractContextManager[T] | None = None
+) -> Iterator[T | None]:
+    """Import TensorFlow quietly; signals remove staged files, and output of the user's code goes to stderr.
+
+    `beside` is entered before the import; the `with` statement binds what it returns.
+    """
     if verbose:
         show_log()
     with (
@@ -26,9 +34,10 @@ def tensorflow(command: str, *, verbose: bool) -> Iterator[None]:
         exit_on_interrupt(),
         naming_extras(command, "export"),
         contextlib.redirect_stdout(sys.stderr),
+        beside or contextlib.nullcontext() as entered,
     ):
         import_tensorflow()
-        yield
+        yield entered
         gc.freeze()  # at the end of the process, a search for garbage in Keras models would take a second
 
 

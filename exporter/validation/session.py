@@ -20,11 +20,10 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 import numpy as np
-import tensorflow as tf
 
 from savedmodel_bakery.errors import ParityError, VerificationError
 from savedmodel_bakery.exporter import publish
-from savedmodel_bakery.exporter.servable_module import ENCODED_FEATURE
+from savedmodel_bakery.exporter.signatures import ENCODED_FEATURE
 from savedmodel_bakery.exporter.tasks.task import Answers
 from savedmodel_bakery.interrupts import cleaning_up
 from savedmodel_bakery.wire import schema
@@ -52,7 +51,8 @@ class SessionProcess:
 
     tensorflow_model_server restores a SavedModel into a Session. A SavedModel whose variables can't be restored that
     way still works with tf.saved_model.load, so only a Session in a process without the network proves that they can.
-    The process imports TensorFlow while the caller builds the SavedModel. With `on_cpu`, it doesn't see GPUs.
+    The process imports TensorFlow while the caller does that too (this module does not) and builds the SavedModel. With
+    `on_cpu`, it doesn't see GPUs.
     """
 
     def __init__(self, *, on_cpu: bool = False) -> None:
@@ -125,6 +125,8 @@ def write_records(path: Path, logs: Sequence[PredictionLog]) -> None:
     Raises:
         OSError: the file can't be written, for example on a full disk.
     """
+    import tensorflow as tf
+
     try:
         with tf.io.TFRecordWriter(str(path)) as writer:
             for log in logs:
@@ -134,6 +136,8 @@ def write_records(path: Path, logs: Sequence[PredictionLog]) -> None:
 
 
 def _read_records(path: Path) -> list[PredictionLog]:
+    import tensorflow as tf
+
     return [
         schema.PredictionLog.FromString(record) for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
     ]
