@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections.abc import Iterator
 from typing import Any, cast
 
 from aio_pika import DeliveryMode
@@ -140,7 +141,8 @@ def _property_size(kind: str, start: bytes) -> int:
 
 def _check_property(name: str, kind: str, value: bytes) -> None:
     if kind == "table":
-        _count_values(value[4:], keyed=True)
+        _check_headers(value[4:])
+        return
     decoded: Any = decode.by_type(value, kind)[1]
     if name == "delivery_mode":  # as aio-pika decodes it
         DeliveryMode(decoded or 1)
@@ -148,21 +150,42 @@ def _check_property(name: str, kind: str, value: bytes) -> None:
         float(decoded)
 
 
-def _count_values(content: bytes, *, keyed: bool, depth: int = 0) -> int:
-    """Return the number of values in a table or array, with those inside others; raises ValueError beyond a limit."""
-    if depth > MAX_NESTING:
-        raise ValueError(f"more than {MAX_NESTING} tables and arrays inside each other")
-    count = end = 0
+def _check_headers(table: bytes) -> None:
+    """Decode each header alone; raises ValueError that names the first that can't be decoded or exceeds a limit."""
+    count = 0
+    for key, value in _values(table, keyed=True):
+        try:
+            count += _count_values(value)
+            if count > MAX_VALUES:
+                raise ValueError(f"more than {MAX_VALUES} values in the headers, those inside others included")
+            header = bytes([len(key)]) + key + value
+            decode.field_table(struct.pack(">I", len(header)) + header)
+        except Exception as error:  # the decoder raises many types
+            raise ValueError(f'"{key.decode(errors="backslashreplace")}": {error}') from error
+
+
+def _count_values(value: bytes, depth: int = 0) -> int:
+    """Return how many values one has, itself included; stops above the limit. Raises ValueError if it is too deep."""
+    count = 1
+    if value[0] in b"FA":
+        if depth == MAX_NESTING:
+            raise ValueError(f"more than {MAX_NESTING} tables and arrays inside each other")
+        for _, inner in _values(value[5:], keyed=value[:1] == b"F"):
+            count += _count_values(inner, depth + 1)
+            if count > MAX_VALUES:
+                break
+    return count
+
+
+def _values(content: bytes, *, keyed: bool) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the key, empty in an array, and the encoded value of each entry of a table or array."""
+    end = 0
     while end < len(content):
         start = end + (1 + content[end] if keyed else 0)
         kind = content[start]
         if kind in _WITH_LENGTH:
-            end = start + 5 + int.from_bytes(content[start + 1 : start + 5], "big")
+            size = 5 + int.from_bytes(content[start + 1 : start + 5], "big")
         else:
-            end = start + 1 + _SIZES.get(kind, len(content))  # of an unknown type: the rest
-        count += 1
-        if kind in b"FA":
-            count += _count_values(content[start + 5 : end], keyed=kind in b"F", depth=depth + 1)
-        if count > MAX_VALUES:
-            raise ValueError(f"more than {MAX_VALUES} values in the headers, those inside others included")
-    return count
+            size = 1 + _SIZES.get(kind, len(content))  # of an unknown type: the rest
+        key, end = content[end + 1 : start], start + size
+        yield key, content[start:end]

@@ -33,6 +33,7 @@ TEXTS = (
     "content_type", "content_encoding", "correlation_id", "reply_to", "expiration", "message_id", "message_type",
     "user_id", "app_id", "cluster_id",
 )  # fmt: skip
+IN_K = 'property headers can\'t be decoded: "k": '
 UNREADABLE = {
     **{name: ({name: NOT_UTF8}, f"property {name} can't be decoded: 'utf-8' codec can't") for name in TEXTS},
     "message_type": ({"message_type": NOT_UTF8}, "property type can't be decoded: 'utf-8' codec can't"),
@@ -40,15 +41,15 @@ UNREADABLE = {
     "no mode": ({"delivery_mode": b"\x07"}, "property delivery_mode can't be decoded: 7 is not a valid"),
     "year": ({"timestamp": struct.pack(">Q", 2**62)}, "property timestamp can't be decoded: year 146140482 is out"),
     "last year": ({"timestamp": NO_DATE}, "property timestamp can't be decoded: year"),
-    "key": ({"headers": entry(b"k\xff", b"V")}, "property headers can't be decoded: 'utf-8'"),
-    "inner key": ({"headers": entry(b"k", b"F" + entry(b"\xff", b"V"))}, "property headers can't be decoded: 'utf-8'"),
-    "date": ({"headers": entry(b"k", b"T" + NO_DATE)}, "property headers can't be decoded: year"),
-    "kind": ({"headers": entry(b"k", b"?rest")}, "property headers can't be decoded: Unknown type: b'?'"),
-    "tables": ({"headers": nested(b"F", 2000)}, "property headers can't be decoded: more than 32 tables and arrays"),
-    "arrays": ({"headers": nested(b"A", 33)}, "property headers can't be decoded: more than 32 tables and arrays"),
-    "values": ({"headers": long(b"\x01kV" * (MAX_VALUES + 1))}, "property headers can't be decoded: more than 1000"),
+    "key": ({"headers": entry(b"k\xff", b"V")}, 'property headers can\'t be decoded: "k\\xff": \'utf-8\''),
+    "inner key": ({"headers": entry(b"k", b"F" + entry(b"\xff", b"V"))}, IN_K + "'utf-8'"),
+    "date": ({"headers": entry(b"k", b"T" + NO_DATE)}, IN_K + "year"),
+    "kind": ({"headers": entry(b"k", b"?rest")}, IN_K + "Unknown type: b'?'"),
+    "tables": ({"headers": nested(b"F", 2000)}, IN_K + "more than 32 tables and arrays"),
+    "arrays": ({"headers": nested(b"A", 33)}, IN_K + "more than 32 tables and arrays"),
+    "values": ({"headers": long(b"\x01kV" * (MAX_VALUES + 1))}, IN_K + "more than 1000"),
     "inner values": (
-        {"headers": entry(b"k", b"A" + long(b"V" * MAX_VALUES))}, "property headers can't be decoded: more than 1000",
+        {"headers": entry(b"k", b"A" + long(b"V" * MAX_VALUES))}, IN_K + "more than 1000",
     ),
     "size": (
         {"headers": entry(b"k", b"S" + long(bytes(MAX_BYTES)))}, "properties have 100016 bytes; at most 100000 are",

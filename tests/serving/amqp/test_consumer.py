@@ -423,7 +423,7 @@ UNREADABLE = {
     "in the headers": (
         {"headers": nested(b"F", 2000)},
         [Code.INVALID_ARGUMENT],
-        "the property headers can't",
+        'the property headers can\'t be decoded: "k"',
     ),
 }
 
