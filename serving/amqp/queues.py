@@ -113,8 +113,8 @@ def copy(
 ) -> aio_pika.Message:
     """Make a persistent copy of a message as its sender published it, and add headers.
 
-    Without what the broker would not accept from another user or would act upon: `user_id`, CC and BCC. Without headers
-    that pamqp decodes but can't encode: bytes that are not UTF-8, and numbers that are too large for it.
+    Without what the broker would not accept from another user or would act upon: `user_id`, CC and BCC. pamqp encodes
+    the headers: doubles are rounded to 32 bits, and left out if they are too large, as are strings that are not UTF-8.
     """
     kept = {
         name: value
