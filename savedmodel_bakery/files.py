@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 MAX_BYTES = 2**24
-"""Others of the same name may have any size."""
+"""Limit of `read_small`; files that people don't write may have any size."""
 
 _MAX_PARTS = 64
 # The parser takes a time and a memory that grow with the square of a key's length.

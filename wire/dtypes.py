@@ -109,10 +109,10 @@ def object_array(items: Sequence[object]) -> np.ndarray:
     return array
 
 
-def as_bytes(item: object) -> bytes:
-    """Return an element of a string array as bytes; text becomes UTF-8."""
+def as_bytes(item: object, title: str = "a string array") -> bytes:
+    """Return an element of a string array as bytes; text becomes UTF-8. `title` is the array in words, for errors."""
     if isinstance(item, bytes):
         return item
     if isinstance(item, str):
         return item.encode()
-    raise invalid_argument(f"an element of a string array is {type(item).__name__}; must be bytes or str")
+    raise invalid_argument(f"an element of {title} is {type(item).__name__}; must be bytes or str")

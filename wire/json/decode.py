@@ -77,26 +77,26 @@ def decode_array(value: JsonValue, dtype: DType, name: str) -> np.ndarray:
     return pack(elements, shape, dtype, name)
 
 
-def decode_exact(value: JsonValue, dtype: DType, title: str) -> np.ndarray:
+def decode_exact(value: JsonValue, dtype: DType, title: str, type_name: str) -> np.ndarray:
     """Decode a value as `decode_array` does, but reject integers that the element type cannot represent.
 
-    `title` is the tensor in words, such as `output "x"`, for error messages.
+    For error messages, `title` is the tensor in words, such as `output "x"`, and `type_name` its type in the protocol.
     """
     is_integer = dtype.numpy.kind in "iu" and dtype.name != "uint64"
     try:
         array = decode_array(value, BY_NAME["int64"] if is_integer else dtype, title)
     except (StatusError, OverflowError, UnicodeEncodeError) as error:
         reason = error.message if isinstance(error, StatusError) else error
-        raise invalid_argument(f"{title} cannot be read as {dtype.name}: {reason}") from error
-    return narrow(array, dtype, title) if is_integer else array
+        raise invalid_argument(f"{title} cannot be read as {type_name}: {reason}") from error
+    return narrow(array, dtype, title, type_name) if is_integer else array
 
 
-def narrow(values: np.ndarray, dtype: DType, title: str) -> np.ndarray:
+def narrow(values: np.ndarray, dtype: DType, title: str, type_name: str) -> np.ndarray:
     """Convert integers to their element type, if they are in its range."""
     limits = np.iinfo(dtype.numpy)
     if values.size and not (limits.min <= values.min() and values.max() <= limits.max):
         raise invalid_argument(
-            f"{title} cannot be read as {dtype.name}: an integer is not between {limits.min} and {limits.max}"
+            f"{title} cannot be read as {type_name}: an integer is not between {limits.min} and {limits.max}"
         )
     return values.astype(dtype.numpy, copy=False)
 

@@ -53,7 +53,8 @@ def _encode_column(alias: str, array: np.ndarray) -> Any:
         )
     if dtype is not STRING:
         return array.tolist()
-    encoded = [{"b64": pybase64.b64encode_as_string(as_bytes(item))} for item in array.ravel().tolist()]
+    strings = [as_bytes(item, f'the string input "{alias}"') for item in array.ravel().tolist()]
+    encoded = [{"b64": pybase64.b64encode_as_string(string)} for string in strings]
     return object_array(encoded).reshape(array.shape).tolist()
 
 

@@ -36,7 +36,10 @@ def decode_response(body: bytes, output_dtypes: Mapping[str, DType]) -> dict[str
         raise invalid_argument(
             f"the response has {names}; the signature's outputs are {', '.join(sorted(output_dtypes))}"
         )
-    return {alias: decode_exact(columns[alias], dtype, f'output "{alias}"') for alias, dtype in output_dtypes.items()}
+    return {
+        alias: decode_exact(columns[alias], dtype, f'output "{alias}"', dtype.name)
+        for alias, dtype in output_dtypes.items()
+    }
 
 
 def encode_response(outputs: Mapping[str, Tensor], *, row_format: bool) -> bytes:

@@ -205,7 +205,7 @@ def _typed_values(contents: Any, dtype: DType, shape: Sequence[int], tensor: str
     if dtype is STRING:
         return object_array(list(values))
     array = np.array(values, _WIDE.get(field, dtype.numpy))
-    return narrow(array, dtype, tensor) if field in _WIDE else array
+    return narrow(array, dtype, tensor, datatype) if field in _WIDE else array
 
 
 def _read_output(entry: Any) -> RequestedOutput:

@@ -170,7 +170,7 @@ def _decode_data(data: JsonValue, dtype: DType, shape: Sequence[int], tensor: st
     datatype = of_dtype(dtype, tensor)
     if datatype in BINARY_ONLY:
         raise invalid_argument(f"{tensor} is {datatype}, which travels as binary data only, and has JSON data")
-    array = decode_exact(data, dtype, tensor)
+    array = decode_exact(data, dtype, tensor, datatype)
     if array.shape != tuple(shape) and array.shape != (math.prod(shape),):
         raise invalid_argument(
             f"{tensor} has data of shape {list(array.shape)}; its shape is {list(shape)}, so data must be nested like "

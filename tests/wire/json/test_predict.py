@@ -128,7 +128,7 @@ def test_types_that_servers_do_not_read_from_json_are_rejected(dtype: type) -> N
 def test_an_element_that_is_not_a_string_is_rejected() -> None:
     with pytest.raises(StatusError) as caught:
         encode_request({"x": strings(b"a", None)}, "s")
-    assert "an element of a string array is NoneType; must be bytes or str" == caught.value.message
+    assert 'an element of the string input "x" is NoneType; must be bytes or str' == caught.value.message
 
 
 @pytest.mark.parametrize(

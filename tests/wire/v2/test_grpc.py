@@ -131,7 +131,7 @@ INVALID = {
     "range": (
         [_input(datatype="UINT8", contents={"uint_contents": [0, 256]})],
         [],
-        "cannot be read as uint8: an integer is not between 0 and 255",
+        "cannot be read as UINT8: an integer is not between 0 and 255",
     ),
     "fp16": ([_input(datatype="FP16", contents={"fp32_contents": [0, 0]})], [], "which travels in raw contents only"),
     "negative": ([_input(shape=[-1])], [bytes(8)], "needs a shape: a list of at most 254 integers between 0 and"),

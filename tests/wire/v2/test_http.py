@@ -171,12 +171,12 @@ INVALID = {
     "few values": ({"inputs": [_input(data=[1])]}, None, r'input "x" has data of shape \[1\]; its shape is \[2\]'),
     "many values": ({"inputs": [_input(data=[1, 2, 3])]}, None, "a flat list of 2 values"),
     "other nesting": ({"inputs": [_input(shape=[2, 1], data=[[1, 2]])]}, None, r"data of shape \[1, 2\]"),
-    "irregular": ({"inputs": [_input(data=[[1], 2])]}, None, 'input "x" cannot be read as float: '),
-    "text": ({"inputs": [_input(data=["a", "b"])]}, None, 'input "x" cannot be read as float: JSON Value: "a"'),
+    "irregular": ({"inputs": [_input(data=[[1], 2])]}, None, 'input "x" cannot be read as FP32: '),
+    "text": ({"inputs": [_input(data=["a", "b"])]}, None, 'input "x" cannot be read as FP32: JSON Value: "a"'),
     "range": (
         {"inputs": [_input(datatype="INT8", data=[1, 128])]},
         None,
-        "cannot be read as int8: an integer is not between -128 and 127",
+        "cannot be read as INT8: an integer is not between -128 and 127",
     ),
     "fp16": ({"inputs": [_input(datatype="FP16")]}, None, "FP16, which travels as binary data only"),
     "base64": (
