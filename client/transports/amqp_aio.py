@@ -175,6 +175,8 @@ class AmqpAioTransport:
                 Code.NOT_FOUND,
                 f'queue "{self._queue}" not found on {self._broker.endpoint.address}; the first worker creates it',
             ) from exc
+        except exceptions.DeliveryError as exc:
+            raise RequestRefusedError(Code.UNAVAILABLE, f'queue "{self._queue}" is full') from exc
 
     async def _consume(self, result_queue: str) -> tuple[AbstractChannel, _Deliveries]:
         deadline = self._deadline()

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock, Mock, patch
 
 import aio_pika
+import numpy as np
 import pytest
+from aio_pika import exceptions
+from pamqp.commands import Basic
 
-from savedmodel_bakery import AmqpClient, AsyncAmqpClient, AsyncClient, Client, ConnectionFailedError
+from savedmodel_bakery import (
+    AmqpClient,
+    AsyncAmqpClient,
+    AsyncClient,
+    Client,
+    ConnectionFailedError,
+    RequestRefusedError,
+)
+from savedmodel_bakery.client.calls import ModelSpec, Predict
+from savedmodel_bakery.client.transports.amqp_aio import AmqpAioTransport
 from savedmodel_bakery.client.transports.amqp_broker import Broker
 from savedmodel_bakery.extras import install_command
+from savedmodel_bakery.wire.status import Code
 
 HIDDEN = "import sys; sys.modules['aio_pika'] = None; "
 COMMAND = "from savedmodel_bakery.client.commands.cli import main; main()"
@@ -52,6 +67,17 @@ def test_a_failed_connection_is_closed_in_the_thread_that_opened_it(closed_port:
     assert caught.tb is not None
     assert held
     assert all(connection.is_closed for connection in held)
+
+
+def test_a_full_queue_is_named() -> None:
+    opened = Mock(pending={})
+    opened.replies.name = "replies"
+    opened.channel.default_exchange.publish = AsyncMock(side_effect=exceptions.DeliveryError(None, Basic.Nack()))
+    transport = AmqpAioTransport(Broker.parse("127.0.0.1"), queue="work", timeout_s=0.3)
+    call = Predict(ModelSpec("flowers"), "serving_default", {"x": np.zeros(1)}, (), None)
+    with patch.object(transport, "_open", AsyncMock(return_value=opened)), pytest.raises(RequestRefusedError) as caught:
+        asyncio.run(transport.send(call))
+    assert (Code.UNAVAILABLE, 'UNAVAILABLE: queue "work" is full') == (caught.value.code, str(caught.value))
 
 
 @pytest.mark.parametrize("client", [AmqpClient, AsyncAmqpClient])
