@@ -77,7 +77,8 @@ def test_options_have_a_help_text() -> None:
 def test_options_show_their_default() -> None:
     def follows(option: click.Option, context: click.Context) -> object:
         has_default = isinstance(option.get_default(context, call=False), (str, int, float, PurePath))
-        return option.is_flag or not has_default or option.show_default or "[default: " in (option.help or "")
+        is_shown = option.show_default or context.show_default or "[default: " in (option.help or "")
+        return option.is_flag or not has_default or is_shown
 
     assert [] == violations(follows)
 
