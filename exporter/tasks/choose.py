@@ -14,9 +14,8 @@ from savedmodel_bakery.exporter.recipe.model import (
     parse_thresholds,
     parse_units,
 )
-from savedmodel_bakery.exporter.tasks.classify import Binary, Classify
+from savedmodel_bakery.exporter.tasks.classify import Binary, Classify, Multilabel
 from savedmodel_bakery.exporter.tasks.detect import Detect
-from savedmodel_bakery.exporter.tasks.multilabel import Multilabel
 from savedmodel_bakery.exporter.tasks.segment import Segment
 from savedmodel_bakery.exporter.tasks.task import Task
 from savedmodel_bakery.exporter.tasks.unlabelled import Embed, Regress

@@ -11,8 +11,7 @@ import pytest
 from savedmodel_bakery.errors import BakeError, LabelError
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.tasks.choose import choose_task
-from savedmodel_bakery.exporter.tasks.classify import Binary, Classify
-from savedmodel_bakery.exporter.tasks.multilabel import Multilabel
+from savedmodel_bakery.exporter.tasks.classify import Binary, Classify, Multilabel
 from savedmodel_bakery.exporter.tasks.unlabelled import Embed, Regress
 
 RecipeOf = Callable[..., Recipe]

@@ -12,9 +12,8 @@ from savedmodel_bakery.errors import ParityError, RecipeError
 from savedmodel_bakery.exporter.optimisation import Coverage, Speed
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.servable_module import Quantisation
-from savedmodel_bakery.exporter.tasks.classify import Binary, Classify
+from savedmodel_bakery.exporter.tasks.classify import Binary, Classify, Multilabel
 from savedmodel_bakery.exporter.tasks.labelled import Labelled
-from savedmodel_bakery.exporter.tasks.multilabel import Multilabel
 from savedmodel_bakery.exporter.tasks.task import NetworkResult
 from savedmodel_bakery.exporter.validation.int8_agreement import Int8Agreement, Int8Check, check_min_agreement
 
