@@ -11,8 +11,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from savedmodel_bakery.serving.admission import costs
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import OverloadError
-from savedmodel_bakery.wire.json.limits import ParseLimits, Survey
-from savedmodel_bakery.wire.json.parser import discard
+from savedmodel_bakery.wire.json.parser import ParseLimits, Survey, discard
 
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 _STEP_BYTES = 2**20

@@ -18,7 +18,7 @@ from savedmodel_bakery.wire.dtypes import STRING, DType
 from savedmodel_bakery.wire.json import predict as predict_json
 from savedmodel_bakery.wire.json import predict_response
 from savedmodel_bakery.wire.json.decode import parse_document
-from savedmodel_bakery.wire.json.limits import ParseLimits
+from savedmodel_bakery.wire.json.parser import ParseLimits
 from savedmodel_bakery.wire.messages import ModelSpec, TensorMap, write_spec
 from savedmodel_bakery.wire.parsed_size import parsed_size
 from savedmodel_bakery.wire.schema import METHODS

@@ -11,8 +11,7 @@ import numpy as np
 
 from savedmodel_bakery.wire.dtypes import DType
 from savedmodel_bakery.wire.json.decode import decode_exact, read_response
-from savedmodel_bakery.wire.json.limits import NO_LIMITS, ParseLimits
-from savedmodel_bakery.wire.json.parser import JsonValue, parse_json
+from savedmodel_bakery.wire.json.parser import NO_LIMITS, JsonValue, ParseLimits, parse_json
 from savedmodel_bakery.wire.status import invalid_argument
 from savedmodel_bakery.wire.v2.http_encode import HEADER_LENGTH
 from savedmodel_bakery.wire.v2.infer import (

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from savedmodel_bakery.wire.dtypes import BY_NAME
-from savedmodel_bakery.wire.json import limits, parser
+from savedmodel_bakery.wire.json import parser
 from savedmodel_bakery.wire.json.decode import decode_array
-from savedmodel_bakery.wire.json.limits import ParseLimits
-from savedmodel_bakery.wire.json.parser import discard, members_of, parse_json
+from savedmodel_bakery.wire.json.parser import ParseLimits, discard, members_of, parse_json
 from savedmodel_bakery.wire.json.predict_response import encode_response, response_size
 from savedmodel_bakery.wire.status import Code, StatusError
 from savedmodel_bakery.wire.tensors import Tensor
@@ -43,13 +42,13 @@ PARSED = {
 @pytest.fixture
 def slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parse smaller texts slice by slice too."""
-    monkeypatch.setattr(limits, "_MANY_VALUES", 10_000)
+    monkeypatch.setattr(parser, "_MANY_VALUES", 10_000)
 
 
 @pytest.mark.parametrize("text", PARSED.values(), ids=PARSED.keys())
 def test_a_large_text_has_the_same_values_as_in_one_piece(text: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = parse_json(text)
-    monkeypatch.setattr(limits, "_MANY_VALUES", 10_000)
+    monkeypatch.setattr(parser, "_MANY_VALUES", 10_000)
     checks: list[None] = []
     value = parse_json(text, ParseLimits(check=lambda: checks.append(None)))
     assert expected == value
@@ -76,7 +75,7 @@ def test_errors_of_a_large_text_have_their_byte_offset(
     text = b'{"a": [' + b",".join([b'{"a": [1, 2]}'] * 30_000) + end
     with pytest.raises(StatusError) as expected:
         parse_json(text)
-    monkeypatch.setattr(limits, "_MANY_VALUES", 10_000)
+    monkeypatch.setattr(parser, "_MANY_VALUES", 10_000)
     with pytest.raises(StatusError) as caught:
         parse_json(text)
     assert expected.value.message == caught.value.message
@@ -115,7 +114,7 @@ SIZES = {
 def test_decoding_needs_no_more_memory_than_estimated(
     dtype: str, element: bytes, many_values: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "_MANY_VALUES", many_values)
+    monkeypatch.setattr(parser, "_MANY_VALUES", many_values)
     text = b'{"x": [' + b",".join([element] * 3000) + b"]}"
     sizes: list[int] = []
     tracemalloc.start()
