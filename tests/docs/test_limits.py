@@ -23,7 +23,7 @@ from savedmodel_bakery.serving.options.flags import FLAGS
 from savedmodel_bakery.serving.rest import connections
 from savedmodel_bakery.wire import amqp as amqp_messages
 from savedmodel_bakery.wire import attachments, dtypes
-from savedmodel_bakery.wire.json import text
+from savedmodel_bakery.wire.json import encode
 
 WORK = {option.name: option.default for option in amqp_cli.cli.commands["work"].params}
 
@@ -31,7 +31,7 @@ VALUES = {
     "gRPC message": attachments.MAX_MESSAGE_BYTES,
     "REST body that is gzipped": FLAGS["max_unpacked_bytes"].default,
     "AMQP message": amqp_messages.MAX_MESSAGE_BYTES,
-    "value or name quoted in a REST error": text.SHOWN_BYTES,
+    "value or name quoted in a REST error": encode.SHOWN_BYTES,
     "dimensions of a tensor": dtypes.MAX_DIMENSIONS,
     "nesting of JSON": dtypes.MAX_DIMENSIONS,
     "pixels of an image": Recipe.FIELDS["max_pixels"].default,

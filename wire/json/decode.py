@@ -19,8 +19,8 @@ import numpy as np
 import pybase64
 
 from savedmodel_bakery.wire.dtypes import BY_NAME, MAX_DIMENSIONS, STRING, DType, object_array
+from savedmodel_bakery.wire.json.encode import show_value, type_name
 from savedmodel_bakery.wire.json.parser import NO_LIMITS, JsonValue, ParseLimits, members_of, parse_json
-from savedmodel_bakery.wire.json.text import show_value, type_name
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 _FLOATS = frozenset({"float", "double"})

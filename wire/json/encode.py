@@ -1,21 +1,25 @@
-"""Writes arrays as JSON text in tensorflow_model_server's format: C's %g for numbers, its line breaks for lists.
+"""Writes JSON in tensorflow_model_server's format: arrays of responses, and JSON values that error messages show.
 
-Each character of the str values in this module represents one byte (Latin-1), so that strings pass unchanged even if
-they are not valid UTF-8.
+Arrays have C's %g for numbers, and its line breaks for lists; each character of the str values of their functions
+represents one byte (Latin-1), so that strings pass unchanged even if they are not valid UTF-8. Numbers in error
+messages have RapidJSON's layout.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pybase64
 
 from savedmodel_bakery.wire.dtypes import STRING, DType
-from savedmodel_bakery.wire.status import invalid_argument
+from savedmodel_bakery.wire.json.parser import JsonValue, members_of
+from savedmodel_bakery.wire.status import cut, invalid_argument
 
 _FLOATS: dict[str, np.dtype[Any]] = {"float": np.dtype(np.float32), "double": np.dtype(np.float64)}
 _TINY = {name: np.finfo(dtype).tiny for name, dtype in _FLOATS.items()}
@@ -118,3 +122,71 @@ def nest(texts: list[str], shape: Sequence[int], *, count: int = 1, level: int =
             first, between, last = "[" + inner, "," + inner, new_line(level + axis) + "]"
         texts = [first + between.join(texts[start : start + size]) + last for start in range(0, lists * size, size)]
     return texts
+
+
+SHOWN_BYTES = 259
+
+
+def type_name(value: JsonValue) -> str:
+    """Return the name of a value's JSON type in error messages, where True and False are separate types."""
+    if value is None or isinstance(value, bool):
+        return {None: "Null", True: "True", False: "False"}[value]
+    if isinstance(value, (int, float)):
+        return "Number"
+    if isinstance(value, str):
+        return "String"
+    return "Array" if isinstance(value, list) else "Object"
+
+
+def show_value(value: JsonValue) -> str:
+    """Write a value for an error message: four spaces per level, lists on one line, cut after 259 bytes.
+
+    Visits only the part of the value that is shown, however large or deep it is. Cuts between characters.
+    """
+    pieces: list[str] = []
+    room = SHOWN_BYTES
+    for piece in _pieces(value):
+        raw = piece.encode("utf-8", "surrogateescape")
+        if len(raw) > room:
+            pieces.append(cut(raw, room))
+            break
+        pieces.append(piece)
+        room -= len(raw)
+    return "".join(pieces)
+
+
+def shown_name(name: str) -> str:
+    """Return a name for an error message, cut after 259 characters."""
+    return name[:SHOWN_BYTES]
+
+
+def _pieces(value: JsonValue, level: int = 0) -> Iterator[str]:
+    """Yield the text of a value piece by piece. Each level yields a piece before it recurses, so few are entered."""
+    if isinstance(value, list):
+        yield "["
+        for index, item in enumerate(value):
+            if index:
+                yield ", "
+            yield from _pieces(item, level + 1)
+        yield "]"
+    elif isinstance(value, dict):
+        yield "{"
+        for index, (name, item) in enumerate(members_of(value)):
+            yield f"{',' if index else ''}{new_line(level + 1)}{quote(shown_name(name))}: "
+            yield from _pieces(item, level + 1)
+        yield new_line(level) + "}" if value else "}"
+    elif isinstance(value, str):
+        yield quote(value[:SHOWN_BYTES])
+    elif isinstance(value, float) and math.isfinite(value):
+        yield _float_text(value)
+    else:
+        yield json.dumps(value)
+
+
+def _float_text(number: float) -> str:
+    """Write a finite number in RapidJSON's layout: `150.0` up to 21 digits, otherwise `1.5e22`."""
+    shortest = Decimal(repr(number))
+    if -6 <= shortest.adjusted() <= 20:
+        text = f"{shortest:f}"
+        return text if "." in text else text + ".0"
+    return f"{shortest:e}".replace("e+", "e")

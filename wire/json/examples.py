@@ -23,9 +23,8 @@ from savedmodel_bakery.wire.examples import (
     serialize_example,
 )
 from savedmodel_bakery.wire.json.decode import decode_base64, document_error, is_base64, parse_document, read_response
-from savedmodel_bakery.wire.json.encode import float_texts, new_line, quote_bytes
+from savedmodel_bakery.wire.json.encode import float_texts, new_line, quote_bytes, shown_name, type_name
 from savedmodel_bakery.wire.json.parser import NO_LIMITS, JsonValue, ParseLimits, members_of
-from savedmodel_bakery.wire.json.text import shown_name, type_name
 from savedmodel_bakery.wire.status import invalid_argument
 
 

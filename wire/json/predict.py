@@ -23,8 +23,8 @@ from savedmodel_bakery.wire.json.decode import (
     is_base64,
     pack,
 )
+from savedmodel_bakery.wire.json.encode import show_value, shown_name
 from savedmodel_bakery.wire.json.parser import JsonValue, members_of
-from savedmodel_bakery.wire.json.text import show_value, shown_name
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 if TYPE_CHECKING:

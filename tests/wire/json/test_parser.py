@@ -6,8 +6,8 @@ import math
 
 import pytest
 
+from savedmodel_bakery.wire.json.encode import show_value
 from savedmodel_bakery.wire.json.parser import parse_json
-from savedmodel_bakery.wire.json.text import show_value
 from savedmodel_bakery.wire.status import Code, StatusError
 
 VALUES = {
