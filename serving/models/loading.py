@@ -15,8 +15,8 @@ from savedmodel_bakery.serving import process
 from savedmodel_bakery.serving.models.servable import Servable
 from savedmodel_bakery.serving.options import batching_parameters
 from savedmodel_bakery.serving.options.model_config import check_path
+from savedmodel_bakery.serving.runtimes import Runtime
 from savedmodel_bakery.serving.runtimes.batching import Batcher
-from savedmodel_bakery.serving.runtimes.runtime import Runtime
 from savedmodel_bakery.serving.runtimes.tf_session import SavedModel
 from savedmodel_bakery.serving.telemetry.images import RowCounts, record_stages
 from savedmodel_bakery.wire import version_folder

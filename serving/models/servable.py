@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from savedmodel_bakery.serving.admission import costs
-from savedmodel_bakery.serving.runtimes.runtime import Runtime
+from savedmodel_bakery.serving.runtimes import Runtime
 from savedmodel_bakery.serving.telemetry.images import RowCounts
 from savedmodel_bakery.wire import dtypes
 

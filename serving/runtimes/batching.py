@@ -19,8 +19,8 @@ import numpy as np
 
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.options.batching_parameters import BatchingParameters, check_sizes
+from savedmodel_bakery.serving.runtimes import Runtime
 from savedmodel_bakery.serving.runtimes.batch_scheduler import BatchScheduler
-from savedmodel_bakery.serving.runtimes.runtime import Runtime
 from savedmodel_bakery.serving.telemetry import metrics
 from savedmodel_bakery.serving.telemetry.registry import HALVED_BATCHES
 from savedmodel_bakery.serving.telemetry.requests import report_exception
