@@ -8,10 +8,9 @@ import numpy as np
 import tensorflow as tf
 
 from savedmodel_bakery.errors import SourceError
-from savedmodel_bakery.exporter.optimisation.batch_norm import fold_batch_norm
-from savedmodel_bakery.exporter.optimisation.constants import fold_constants, share_constants
 from savedmodel_bakery.exporter.optimisation.cpu_kernels import suit_cpu_kernels
 from savedmodel_bakery.exporter.optimisation.flat_graph import FlatGraph
+from savedmodel_bakery.exporter.optimisation.folding import fold_batch_norm, fold_constants, share_constants
 from savedmodel_bakery.exporter.optimisation.inlining import flatten
 from savedmodel_bakery.exporter.optimisation.int8.quantise import Coverage, quantise
 from savedmodel_bakery.exporter.optimisation.precision import lower_precision

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Set
 
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.optimisation.constants import constant_nodes
 from savedmodel_bakery.exporter.optimisation.flat_graph import (
     PASS_THROUGH,
     FlatGraph,
@@ -18,6 +17,7 @@ from savedmodel_bakery.exporter.optimisation.flat_graph import (
     node_name,
     op_definition,
 )
+from savedmodel_bakery.exporter.optimisation.folding import constant_nodes
 from savedmodel_bakery.exporter.tensor_types import NodeDef
 
 _LINEAR = frozenset({"Conv2D", "DepthwiseConv2dNative", "MatMul", "BatchMatMulV2"})
