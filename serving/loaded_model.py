@@ -13,8 +13,8 @@ from savedmodel_bakery.serving.models.registry import Registry
 from savedmodel_bakery.serving.models.version_threads import LifecycleOptions
 from savedmodel_bakery.serving.options.model_config import single_model
 from savedmodel_bakery.serving.prediction_service import PredictionService
+from savedmodel_bakery.wire.encoding import parsed_size
 from savedmodel_bakery.wire.messages import parse_request
-from savedmodel_bakery.wire.parsed_size import parsed_size
 from savedmodel_bakery.wire.schema import METHODS
 
 _END_S = 10.0  # of a thread that may be loading a version

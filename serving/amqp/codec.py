@@ -15,12 +15,12 @@ from savedmodel_bakery.serving.models.registry import MAX_VERSION, parse_version
 from savedmodel_bakery.wire import amqp, schema
 from savedmodel_bakery.wire.attachments import TensorMessage, parse_message
 from savedmodel_bakery.wire.dtypes import STRING, DType
+from savedmodel_bakery.wire.encoding import parsed_size
 from savedmodel_bakery.wire.json import predict as predict_json
 from savedmodel_bakery.wire.json import predict_response
 from savedmodel_bakery.wire.json.decode import parse_document
 from savedmodel_bakery.wire.json.parser import ParseLimits
 from savedmodel_bakery.wire.messages import ModelSpec, TensorMap, write_spec
-from savedmodel_bakery.wire.parsed_size import parsed_size
 from savedmodel_bakery.wire.schema import METHODS
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 from savedmodel_bakery.wire.tensors import Tensor

@@ -22,7 +22,7 @@ from savedmodel_bakery.serving.grpc.codec import STATUS_CODES, check_message_siz
 from savedmodel_bakery.serving.grpc.standard_services import REFLECTION_PATHS, WATCH, HealthService, Reflection
 from savedmodel_bakery.serving.grpc.transfers import Lane
 from savedmodel_bakery.serving.telemetry.requests import REQUEST_ID, Entry
-from savedmodel_bakery.wire.parsed_size import parsed_size
+from savedmodel_bakery.wire.encoding import parsed_size
 from savedmodel_bakery.wire.status import Code, StatusError, truncate_message
 
 _MAX_TIMEOUT_S = 365 * 24 * 3600.0

@@ -10,7 +10,7 @@ import pytest
 from small_fields import FIELDS, delimited, tensor
 
 from savedmodel_bakery.wire import attachments, schema
-from savedmodel_bakery.wire.parsed_size import MAX_FIELDS, parsed_size
+from savedmodel_bakery.wire.encoding import MAX_FIELDS, parsed_size
 
 SIZE = 9 * 2**20  # a little more than a power of two, beyond which lists have the most room
 REQUEST = schema.METHODS["Predict"].request
@@ -66,6 +66,6 @@ def test_no_more_than_the_stated_number_of_fields_is_looked_at(monkeypatch: pyte
             seen.append(field[0])
             yield field
 
-    monkeypatch.setattr("savedmodel_bakery.wire.parsed_size.message_fields", message_fields)
+    monkeypatch.setattr("savedmodel_bakery.wire.encoding.message_fields", message_fields)
     parsed_size(REQUEST, FIELDS["texts"][1](SIZE))
     assert MAX_FIELDS < len(seen) < MAX_FIELDS + 10
