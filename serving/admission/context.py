@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from savedmodel_bakery.serving.access.identity import Identity
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.limits import OverloadError, too_large
 from savedmodel_bakery.wire.status import Code, StatusError
 
 if TYPE_CHECKING:
+    from savedmodel_bakery.serving.access.access import Identity
     from savedmodel_bakery.serving.admission.admission import Turn
 
 _MAX_TIMEOUT_S = 365 * 24 * 3600.0  # a lock can't wait for centuries

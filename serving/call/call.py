@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from google.protobuf.message import DecodeError
 
-from savedmodel_bakery.serving.access.identity import Identity
+from savedmodel_bakery.serving.access.access import Identity
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.context import Handler, RequestContext
 from savedmodel_bakery.serving.telemetry import metrics

@@ -10,8 +10,7 @@ from typing import Any
 
 import grpc
 
-from savedmodel_bakery.serving.access.access import RPC_ROLES, Access, is_local_peer
-from savedmodel_bakery.serving.access.identity import Identity
+from savedmodel_bakery.serving.access.access import RPC_ROLES, Access, Identity, is_local_peer
 from savedmodel_bakery.serving.access.tokens import Role
 from savedmodel_bakery.serving.admission import costs
 from savedmodel_bakery.serving.admission.context import RequestContext

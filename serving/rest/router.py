@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 
-from savedmodel_bakery.serving.access.access import ANYONE, PUBLIC_PATHS, Access, rest_role
-from savedmodel_bakery.serving.access.identity import Identity
+from savedmodel_bakery.serving.access.access import ANYONE, PUBLIC_PATHS, Access, Identity, rest_role
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.call.http import FindRoute, Request, Response, Route, page
 from savedmodel_bakery.serving.telemetry import metrics

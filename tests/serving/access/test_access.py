@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from savedmodel_bakery.serving.access.access import Access, TokensFile, is_local_peer, is_loopback
-from savedmodel_bakery.serving.access.identity import Identity, RateLimit
+from savedmodel_bakery.serving.access.access import Access, Identity, RateLimit, TokensFile, is_local_peer, is_loopback
 from savedmodel_bakery.serving.access.tokens import Role, Token, TokensError, format_token, hash_secret
 from savedmodel_bakery.wire.status import Code, StatusError
 
