@@ -11,7 +11,7 @@ from savedmodel_bakery.serving.models.lifecycle import Lifecycle
 from savedmodel_bakery.serving.models.loading import LoadOptions, load
 from savedmodel_bakery.serving.models.registry import Registry
 from savedmodel_bakery.serving.models.version_threads import LifecycleOptions
-from savedmodel_bakery.serving.options.model_config import single_model
+from savedmodel_bakery.serving.options.config_files import single_model
 from savedmodel_bakery.serving.prediction_service import PredictionService
 from savedmodel_bakery.wire.encoding import parsed_size
 from savedmodel_bakery.wire.messages import parse_request

@@ -23,8 +23,8 @@ from savedmodel_bakery.serving.models.lifecycle import Lifecycle
 from savedmodel_bakery.serving.models.loading import Batching, LoadOptions, load
 from savedmodel_bakery.serving.models.registry import Registry
 from savedmodel_bakery.serving.models.version_threads import LifecycleOptions
+from savedmodel_bakery.serving.options.config_files import UnavailableVersionError
 from savedmodel_bakery.serving.options.flags import CommandLine
-from savedmodel_bakery.serving.options.model_config import UnavailableVersionError
 from savedmodel_bakery.serving.options.settings import Settings, read_models
 from savedmodel_bakery.serving.ports import start_grpc, start_rest
 from savedmodel_bakery.serving.process import StopSignals

@@ -147,7 +147,7 @@ def _ray_job(address: str | None, *, actors: int) -> Iterator[ModuleType]:
 
 def _newest_version(model_name: str, model_base_path: Path) -> tuple[str, int, str]:
     from savedmodel_bakery.serving.models.storage import wanted_versions
-    from savedmodel_bakery.serving.options.model_config import single_model
+    from savedmodel_bakery.serving.options.config_files import single_model
 
     versions = wanted_versions(single_model(model_name, str(model_base_path.resolve()))[model_name])
     if not versions:

@@ -20,7 +20,7 @@ from savedmodel_bakery import log, tracing
 from savedmodel_bakery.exits import FAILED, quiet_if_output_is_closed, run_command
 from savedmodel_bakery.extras import MissingPackageError, naming_extras
 from savedmodel_bakery.serving.options import flags
-from savedmodel_bakery.serving.options.text_format import TextFormatError
+from savedmodel_bakery.serving.options.config_files import TextFormatError
 from savedmodel_bakery.serving.process import StopSignals
 from savedmodel_bakery.serving.runtimes import import_tensorflow
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument

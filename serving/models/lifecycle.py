@@ -17,7 +17,7 @@ from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.models.registry import Registry, State, Version
 from savedmodel_bakery.serving.models.storage import Scanner
 from savedmodel_bakery.serving.models.version_threads import LifecycleOptions, Load, VersionThreads
-from savedmodel_bakery.serving.options.model_config import check_base_paths, check_models
+from savedmodel_bakery.serving.options.config_files import check_base_paths, check_models
 from savedmodel_bakery.wire.model_config import ModelConfig
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 

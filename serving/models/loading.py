@@ -13,8 +13,12 @@ from typing import Any
 from savedmodel_bakery.files import parse_toml, read_small
 from savedmodel_bakery.serving import process
 from savedmodel_bakery.serving.models.servable import Servable
-from savedmodel_bakery.serving.options import batching_parameters
-from savedmodel_bakery.serving.options.model_config import check_path
+from savedmodel_bakery.serving.options.config_files import (
+    FILE_IN_VERSION,
+    BatchingParameters,
+    check_path,
+    read_batching_parameters,
+)
 from savedmodel_bakery.serving.runtimes import Runtime
 from savedmodel_bakery.serving.runtimes.batching import Batcher
 from savedmodel_bakery.serving.runtimes.tf_session import SavedModel
@@ -29,19 +33,19 @@ TF_LITE_FILE = "model.tflite"
 class Batching:
     """Selects the batching parameters of a version."""
 
-    parameters: batching_parameters.BatchingParameters  # the server's parameters
+    parameters: BatchingParameters  # the server's parameters
     per_model: bool  # whether parameters are read from the version folder; without a file there, batching is off
     slots: threading.Semaphore  # limits the number of batches that run at the same time
 
-    def parameters_for(self, path: Path) -> batching_parameters.BatchingParameters | None:
+    def parameters_for(self, path: Path) -> BatchingParameters | None:
         """Return the parameters for the version in `path`; None if its requests aren't batched."""
         if not self.per_model:
             return self.parameters
-        file = path / batching_parameters.FILE_IN_VERSION
+        file = path / FILE_IN_VERSION
         if not file.is_file():
             return None
         return replace(
-            batching_parameters.read_batching_parameters(file),
+            read_batching_parameters(file),
             num_batch_threads=self.parameters.num_batch_threads,
             thread_pool_name=self.parameters.thread_pool_name,
         )

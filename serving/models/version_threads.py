@@ -13,7 +13,7 @@ from savedmodel_bakery.serving import process
 from savedmodel_bakery.serving.models.loading import NotAFolderError
 from savedmodel_bakery.serving.models.registry import Registry, State, Version
 from savedmodel_bakery.serving.models.servable import Servable
-from savedmodel_bakery.serving.options.model_config import OutsideRootsError
+from savedmodel_bakery.serving.options.config_files import OutsideRootsError
 from savedmodel_bakery.serving.telemetry import state
 from savedmodel_bakery.wire.status import Code, StatusError
 

@@ -11,10 +11,9 @@ from typing import Any
 
 from savedmodel_bakery.serving.access.access import Access, is_loopback
 from savedmodel_bakery.serving.access.tokens import TokensError
-from savedmodel_bakery.serving.options import model_config
-from savedmodel_bakery.serving.options.batching_parameters import BatchingParameters, read_batching_parameters
+from savedmodel_bakery.serving.options import config_files
+from savedmodel_bakery.serving.options.config_files import BatchingParameters
 from savedmodel_bakery.serving.options.flags import CommandLine
-from savedmodel_bakery.serving.options.text_format import read_message
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.model_config import ModelConfig
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
@@ -50,7 +49,7 @@ class Tls:
 
 def read_tls(path: Path) -> Tls:
     """Read a text SSLConfig file."""
-    message = read_message(path, schema.SSLConfig, has_secrets=True)
+    message = config_files.read_message(path, schema.SSLConfig, has_secrets=True)
     if message.client_verify and not message.custom_ca:
         raise invalid_argument(f"{path}: client_verify needs custom_ca, the authority that signs clients' certificates")
     missing = [name for name in ("server_key", "server_cert") if not getattr(message, name)]
@@ -154,12 +153,12 @@ class Settings:
 def read_settings(flags: CommandLine) -> Settings:
     """Read every file that the flags name; raises StatusError if that fails, or if its settings are invalid."""
     models = read_models(flags)
-    model_roots = model_config.parse_model_roots(flags.text("allowed_model_roots"))
-    model_config.check_base_paths(models or {}, model_roots)
+    model_roots = config_files.parse_model_roots(flags.text("allowed_model_roots"))
+    config_files.check_base_paths(models or {}, model_roots)
     labels_for_unavailable = flags.on("allow_version_labels_for_unavailable_models")
     try:
-        model_config.check_models(models or {}, {}, lambda _: (), labels_for_unavailable=labels_for_unavailable)
-    except model_config.UnavailableVersionError as error:
+        config_files.check_models(models or {}, {}, lambda _: (), labels_for_unavailable=labels_for_unavailable)
+    except config_files.UnavailableVersionError as error:
         raise StatusError(error.code, f"{error.message}. {error.hint}") from error
     rest_tls_file = flags.text("rest_ssl_config_file")
     return Settings(
@@ -177,15 +176,15 @@ def read_settings(flags: CommandLine) -> Settings:
 def read_models(flags: CommandLine) -> dict[str, ModelConfig] | None:
     """Return models by name from the config file, None if it lists none, or from `model_name` and its path."""
     if flags.text("model_config_file"):
-        return model_config.read_config_file(Path(flags.text("model_config_file")))
-    return model_config.single_model(flags.text("model_name"), flags.text("model_base_path"))
+        return config_files.read_config_file(Path(flags.text("model_config_file")))
+    return config_files.single_model(flags.text("model_name"), flags.text("model_base_path"))
 
 
 def _read_batching(flags: CommandLine) -> BatchingParameters | None:
     if not flags.on("enable_batching"):
         return None
     path = flags.text("batching_parameters_file")
-    return read_batching_parameters(Path(path)) if path else BatchingParameters()
+    return config_files.read_batching_parameters(Path(path)) if path else BatchingParameters()
 
 
 def _read_access(flags: CommandLine) -> Access:
@@ -201,14 +200,14 @@ def _read_access(flags: CommandLine) -> Access:
 def _read_metrics_path(flags: CommandLine) -> str | None:
     if not flags.text("monitoring_config_file") or not flags.integer("rest_api_port"):
         return None
-    message = read_message(Path(flags.text("monitoring_config_file")), schema.MonitoringConfig)
+    message = config_files.read_message(Path(flags.text("monitoring_config_file")), schema.MonitoringConfig)
     return (message.prometheus_config.path or _DEFAULT_METRICS_PATH) if message.prometheus_config.enable else None
 
 
 def _read_session(flags: CommandLine) -> Any:
     """Return the file's ConfigProto; flags override it even if they have their defaults, as in the real server."""
     path = flags.text("tensorflow_session_config_file")
-    config = read_message(Path(path), schema.ConfigProto) if path else schema.ConfigProto()
+    config = config_files.read_message(Path(path), schema.ConfigProto) if path else schema.ConfigProto()
     both = flags.integer("tensorflow_session_parallelism")
     config.intra_op_parallelism_threads = both or flags.integer("tensorflow_intra_op_parallelism")
     config.inter_op_parallelism_threads = both or flags.integer("tensorflow_inter_op_parallelism")

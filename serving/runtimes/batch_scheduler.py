@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from savedmodel_bakery.serving.options.batching_parameters import BatchingParameters
+from savedmodel_bakery.serving.options.config_files import BatchingParameters
 from savedmodel_bakery.serving.runtimes.direct_session import DirectSession
 from savedmodel_bakery.wire.status import Code, StatusError
 

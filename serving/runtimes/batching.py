@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.options.batching_parameters import BatchingParameters, check_sizes
+from savedmodel_bakery.serving.options.config_files import BatchingParameters, check_sizes
 from savedmodel_bakery.serving.runtimes import Runtime
 from savedmodel_bakery.serving.runtimes.batch_scheduler import BatchScheduler
 from savedmodel_bakery.serving.telemetry import metrics

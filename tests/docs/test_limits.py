@@ -18,7 +18,7 @@ from savedmodel_bakery.exporter.tasks.classify import Classify
 from savedmodel_bakery.serving.amqp import batching as amqp_batching
 from savedmodel_bakery.serving.amqp import queues
 from savedmodel_bakery.serving.commands import amqp as amqp_cli
-from savedmodel_bakery.serving.options.batching_parameters import BatchingParameters
+from savedmodel_bakery.serving.options.config_files import BatchingParameters
 from savedmodel_bakery.serving.options.flags import FLAGS
 from savedmodel_bakery.serving.rest import connections
 from savedmodel_bakery.wire import amqp as amqp_messages

@@ -11,8 +11,7 @@ from savedmodel_bakery.errors import RecipeError
 from savedmodel_bakery.exporter.recipe import read_recipe_file
 from savedmodel_bakery.files import MAX_BYTES, parse_toml
 from savedmodel_bakery.label_files import read_label_file
-from savedmodel_bakery.serving.options.model_config import read_config_file
-from savedmodel_bakery.serving.options.text_format import TextFormatError
+from savedmodel_bakery.serving.options.config_files import TextFormatError, read_config_file
 from savedmodel_bakery.wire.status import StatusError
 
 TOO_LARGE = "the file has more than 16777216 bytes, the limit for such files"

@@ -17,7 +17,7 @@ from server_process import ServerProcess, free_port
 
 from savedmodel_bakery.serving.commands import model_server as cli
 from savedmodel_bakery.serving.options import flags, settings
-from savedmodel_bakery.serving.options.model_config import UnavailableVersionError
+from savedmodel_bakery.serving.options.config_files import UnavailableVersionError
 from savedmodel_bakery.wire.status import StatusError
 
 

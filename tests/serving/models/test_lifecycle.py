@@ -22,7 +22,7 @@ from savedmodel_bakery.serving.models.lifecycle import Lifecycle
 from savedmodel_bakery.serving.models.loading import LoadOptions, load
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry, State
 from savedmodel_bakery.serving.models.version_threads import LifecycleOptions
-from savedmodel_bakery.serving.options.model_config import single_model
+from savedmodel_bakery.serving.options.config_files import single_model
 from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.model_config import ModelConfig
 from savedmodel_bakery.wire.tensors import Tensor

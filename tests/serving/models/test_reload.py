@@ -16,7 +16,7 @@ from server_process import ServerProcess
 from tensorflow_serving.apis import get_model_status_pb2, model_management_pb2, model_service_pb2_grpc
 from waiting import wait_until
 
-from savedmodel_bakery.serving.options.model_config import UnavailableVersionError
+from savedmodel_bakery.serving.options.config_files import UnavailableVersionError
 
 FLAGS = ("--max_num_load_retries=0", "--load_retry_interval_micros=-1")
 

@@ -11,6 +11,7 @@ import pytest
 import trustme
 
 from savedmodel_bakery.serving.options import flags
+from savedmodel_bakery.serving.options.config_files import TextFormatError
 from savedmodel_bakery.serving.options.settings import (
     Tls,
     check_flags,
@@ -19,7 +20,6 @@ from savedmodel_bakery.serving.options.settings import (
     read_tls,
     warn_if_exposed,
 )
-from savedmodel_bakery.serving.options.text_format import TextFormatError
 from savedmodel_bakery.wire.status import StatusError
 
 MODEL = "--model_base_path=/models/m"

@@ -17,7 +17,7 @@ from waiting import wait_until
 
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.models.loading import Batching, LoadOptions, load
-from savedmodel_bakery.serving.options.batching_parameters import FILE_IN_VERSION, BatchingParameters
+from savedmodel_bakery.serving.options.config_files import FILE_IN_VERSION, BatchingParameters
 from savedmodel_bakery.serving.runtimes.batching import Batcher
 from savedmodel_bakery.serving.runtimes.tf_session import SavedModel
 from savedmodel_bakery.serving.telemetry.registry import REGISTRY

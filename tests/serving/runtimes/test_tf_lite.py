@@ -19,7 +19,7 @@ from server_process import ServerProcess
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.models.loading import Batching, LoadOptions, load
 from savedmodel_bakery.serving.models.servable import Servable
-from savedmodel_bakery.serving.options.batching_parameters import BatchingParameters
+from savedmodel_bakery.serving.options.config_files import BatchingParameters
 from savedmodel_bakery.serving.runtimes import tf_lite
 from savedmodel_bakery.wire import dtypes, schema
 from savedmodel_bakery.wire.status import Code, StatusError

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from savedmodel_bakery.serving.options.model_config import (
+from savedmodel_bakery.serving.options.config_files import (
     OutsideRootsError,
+    TextFormatError,
     check_base_paths,
     check_models,
     parse_model_roots,
     read_config_file,
     single_model,
 )
-from savedmodel_bakery.serving.options.text_format import TextFormatError
 from savedmodel_bakery.wire.model_config import All, Latest, ModelConfig, Policy, Specific
 from savedmodel_bakery.wire.status import Code, StatusError
 
