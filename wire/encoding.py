@@ -16,6 +16,27 @@ from savedmodel_bakery.wire.status import StatusError, invalid_argument
 
 _VARINT, _FIXED64, DELIMITED, _FIXED32 = 0, 1, 2, 5  # wire types
 
+MAX_FIELDS = 20_000
+"""Fields that are looked at, which takes up to 30 ms. Requests have fewer, unless they contain tables or many texts."""
+
+# Bytes of memory, measured with protobuf's C library (upb). A message has an object and an entry in a list; the room of
+# a full list is doubled, and the earlier lists stay until the whole message is freed.
+_PER_FIELD = 256
+_PER_BYTE = 64  # of fields that aren't looked at
+_PER_BYTE_OF_REQUEST = 256  # of those that are fields of the request itself, and become objects of Python too
+_PER_VARINT_BYTE = 4  # and per byte of the type that it becomes
+
+_WIDTHS = {
+    **dict.fromkeys((FieldDescriptor.TYPE_INT64, FieldDescriptor.TYPE_UINT64, FieldDescriptor.TYPE_SINT64), 8),
+    **dict.fromkeys((FieldDescriptor.TYPE_INT32, FieldDescriptor.TYPE_UINT32, FieldDescriptor.TYPE_SINT32), 4),
+    FieldDescriptor.TYPE_ENUM: 4,
+    FieldDescriptor.TYPE_BOOL: 1,
+}
+"""Bytes of a value by the types whose values are varints."""
+
+_SMALL_BYTES = 4096
+_MAX_DEPTH = 100  # of messages in messages, as in protobuf
+
 
 def varint(value: int) -> bytes:
     """Encode a number as a protobuf varint."""
@@ -88,28 +109,6 @@ def unpack_strings(content: Any, count: int) -> list[bytes]:
         strings.append(bytes(content[start : start + length]))
         start += length
     return strings
-
-
-MAX_FIELDS = 20_000
-"""Fields that are looked at, which takes up to 30 ms. Requests have fewer, unless they contain tables or many texts."""
-
-# Bytes of memory, measured with protobuf's C library (upb). A message has an object and an entry in a list; the room of
-# a full list is doubled, and the earlier lists stay until the whole message is freed.
-_PER_FIELD = 256
-_PER_BYTE = 64  # of fields that aren't looked at
-_PER_BYTE_OF_REQUEST = 256  # of those that are fields of the request itself, and become objects of Python too
-_PER_VARINT_BYTE = 4  # and per byte of the type that it becomes
-
-_WIDTHS = {
-    **dict.fromkeys((FieldDescriptor.TYPE_INT64, FieldDescriptor.TYPE_UINT64, FieldDescriptor.TYPE_SINT64), 8),
-    **dict.fromkeys((FieldDescriptor.TYPE_INT32, FieldDescriptor.TYPE_UINT32, FieldDescriptor.TYPE_SINT32), 4),
-    FieldDescriptor.TYPE_ENUM: 4,
-    FieldDescriptor.TYPE_BOOL: 1,
-}
-"""Bytes of a value by the types whose values are varints."""
-
-_SMALL_BYTES = 4096
-_MAX_DEPTH = 100  # of messages in messages, as in protobuf
 
 
 def parsed_size(message_class: Any, content: bytes) -> int:

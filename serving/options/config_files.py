@@ -25,6 +25,12 @@ from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 _MAX_REASON = 1000  # characters of the parser's message, which quotes a line of the file
 _CODES = {PermissionError: Code.PERMISSION_DENIED, IsADirectoryError: Code.FAILED_PRECONDITION}
 
+FILE_IN_VERSION = "batching_params.pbtxt"
+"""File name of a version's own parameters, read with `--enable_per_model_batching_parameters`."""
+
+_MAX_VALUE = 2**31 - 1
+_MAX_THREADS = 2**16  # the same limit as for the flags that set threads
+
 
 class TextFormatError(StatusError):
     """A file is not a valid text protobuf of the expected type; `reason` is the parser's message, for stderr."""
@@ -55,13 +61,6 @@ def read_message(path: Path, message_class: Any, *, has_secrets: bool = False) -
             reason = f'{place}: expected FIELD: "TEXT" on one line, with \\n for each line break'
         raise TextFormatError(path, f"Error parsing text-format {name}: {reason[:_MAX_REASON]}") from None
     return message
-
-
-FILE_IN_VERSION = "batching_params.pbtxt"
-"""File name of a version's own parameters, read with `--enable_per_model_batching_parameters`."""
-
-_MAX_VALUE = 2**31 - 1
-_MAX_THREADS = 2**16  # the same limit as for the flags that set threads
 
 
 @dataclass(frozen=True)
