@@ -13,9 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from savedmodel_bakery.answers.photos.files import FileList
+from savedmodel_bakery.answers.photos.files import FileList, check_parquet_files, open_file
 from savedmodel_bakery.answers.photos.photo import IMAGE_SUFFIXES, UnreadablePhotoError
-from savedmodel_bakery.answers.photos.sources import check_parquet_files, open_file
 from savedmodel_bakery.errors import RecipeError
 from savedmodel_bakery.exporter.publish import writing
 from savedmodel_bakery.interrupts import cleaning_up

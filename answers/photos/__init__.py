@@ -1,1 +1,1 @@
-"""The photos of a job: `files` (paths) → `sources` (a photo, an archive, a Parquet file) → `photo` (one photo)."""
+"""The photos of a job: `files` (paths, archives, Parquet files) → `photo` (one photo)."""

@@ -58,9 +58,8 @@ def run_on_ray(
     if model_base_path is None:
         raise click.UsageError("Ray needs the model: pass --model-base-path")
     model_name = model_name or model_base_path.resolve().name
-    from savedmodel_bakery.answers.photos.files import FileList
+    from savedmodel_bakery.answers.photos.files import FileList, check_parquet_files
     from savedmodel_bakery.answers.photos.photo import path_key
-    from savedmodel_bakery.answers.photos.sources import check_parquet_files
     from savedmodel_bakery.serving.bulk.classifier import read_task
     from savedmodel_bakery.serving.bulk.parts import check_task, lock_folder, publish_progress, read_parts
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from savedmodel_bakery.answers.photos.files import FileList
+from savedmodel_bakery.answers.photos.files import FileList, open_file
 from savedmodel_bakery.answers.photos.photo import UnreadablePhotoError
-from savedmodel_bakery.answers.photos.sources import open_file
 
 Read = Callable[..., dict[str, str]]
 
