@@ -22,8 +22,7 @@ from savedmodel_bakery.serving.rest.server import RestServer
 from savedmodel_bakery.serving.static_files import PLAYGROUND, PLAYGROUND_PATHS, find_openapi, find_playground
 from savedmodel_bakery.serving.telemetry import state
 from savedmodel_bakery.serving.telemetry.requests import Requests
-from savedmodel_bakery.serving.v2.grpc_handlers import GrpcHandlers as V2GrpcHandlers
-from savedmodel_bakery.serving.v2.http_handlers import HttpHandlers as V2HttpHandlers
+from savedmodel_bakery.serving.v2 import handlers as v2
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +52,7 @@ def start_grpc(
     )
     calls = {
         **service_calls(service, reload),
-        **V2GrpcHandlers(registry, check_method_names=flags.on("enable_signature_method_name_check")).calls(),
+        **v2.GrpcHandlers(registry, check_method_names=flags.on("enable_signature_method_name_check")).calls(),
         **(Profiler().calls() if flags.on("enable_profiler") else {}),
     }
     server = GrpcServer(
@@ -94,7 +93,7 @@ def start_rest(
     router = Router(
         [
             RestApi(registry, **options).find,
-            V2HttpHandlers(registry, **options).find,
+            v2.HttpHandlers(registry, **options).find,
             PhotoHandlers(registry).find,
             find_openapi,
             *([find_playground] if with_playground else []),

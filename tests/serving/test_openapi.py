@@ -18,7 +18,7 @@ from savedmodel_bakery.serving.models.registry import Registry
 from savedmodel_bakery.serving.photos import PhotoHandlers
 from savedmodel_bakery.serving.rest.rest_api import RestApi
 from savedmodel_bakery.serving.static_files import find_openapi
-from savedmodel_bakery.serving.v2.http_handlers import HttpHandlers
+from savedmodel_bakery.serving.v2.handlers import HttpHandlers
 from savedmodel_bakery.wire.status import Code, StatusError
 
 DOCUMENT: dict[str, Any] = json.loads((files("savedmodel_bakery.serving") / "static/openapi.json").read_bytes())

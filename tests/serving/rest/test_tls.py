@@ -21,7 +21,7 @@ from savedmodel_bakery.serving.call.call import Entrypoint
 from savedmodel_bakery.serving.models.registry import Registry
 from savedmodel_bakery.serving.rest.router import Router
 from savedmodel_bakery.serving.rest.server import RestServer
-from savedmodel_bakery.serving.v2.http_handlers import HttpHandlers
+from savedmodel_bakery.serving.v2.handlers import HttpHandlers
 
 MAX_CONNECTIONS = 3
 

@@ -16,8 +16,7 @@ from savedmodel_bakery.serving.admission.limits import Limits
 from savedmodel_bakery.serving.call.http import Request, Response
 from savedmodel_bakery.serving.models.registry import Registry, State
 from savedmodel_bakery.serving.v2.codec import read_index_request
-from savedmodel_bakery.serving.v2.grpc_handlers import GrpcHandlers
-from savedmodel_bakery.serving.v2.http_handlers import HttpHandlers
+from savedmodel_bakery.serving.v2.handlers import GrpcHandlers, HttpHandlers
 from savedmodel_bakery.wire.json.parser import survey
 from savedmodel_bakery.wire.status import Code, StatusError
 from savedmodel_bakery.wire.v2 import http_encode, schema

@@ -11,7 +11,7 @@ from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import Limits
 from savedmodel_bakery.serving.call.http import Request
 from savedmodel_bakery.serving.models.registry import Registry, State
-from savedmodel_bakery.serving.v2.http_handlers import HttpHandlers
+from savedmodel_bakery.serving.v2.handlers import HttpHandlers
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
