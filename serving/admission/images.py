@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-from savedmodel_bakery.serving.admission import costs
+from savedmodel_bakery.serving.admission.budget import Cost
 
 _TO_STANDARD = bytes.maketrans(b"-_", b"+/")
 _INVISIBLE = bytes(range(ord(" ") + 1))  # the graph drops these from base64
@@ -39,7 +39,7 @@ class Claim(NamedTuple):
     """What an image file claims."""
 
     pixels: int
-    bytes_per_pixel: int = costs.PIXEL  # of memory, while it is decoded and resized
+    bytes_per_pixel: int = Cost.PIXEL  # of memory, while it is decoded and resized
 
 
 _NOTHING = Claim(0)  # of what is no image file
@@ -88,7 +88,7 @@ def _jpeg(data: bytes) -> Claim:
         has_one_scan = False
     if has_one_scan and data[frame + 1] not in _PROGRESSIVE_FRAMES:
         return Claim(height * width)
-    return Claim(height * width, max(costs.PIXEL, costs.SCANS_PIXEL + costs.COMPONENT_PIXEL * components))
+    return Claim(height * width, max(Cost.PIXEL, Cost.SCANS_PIXEL + Cost.COMPONENT_PIXEL * components))
 
 
 def _find_marker(data: bytes, offset: int, markers: Collection[int]) -> int | None:
@@ -133,7 +133,7 @@ def _gif(data: bytes) -> Claim:
         return _NOTHING
     frame = left, top, frame_width, frame_height = struct.unpack_from("<4H", data, offset + 1)
     pixels = max(width, left + frame_width) * max(height, top + frame_height)
-    return Claim(pixels, costs.PIXEL if frame == (0, 0, width, height) else costs.CANVAS_PIXEL)
+    return Claim(pixels, Cost.PIXEL if frame == (0, 0, width, height) else Cost.CANVAS_PIXEL)
 
 
 def _bmp(data: bytes) -> Claim:
@@ -145,16 +145,16 @@ def _bmp(data: bytes) -> Claim:
 def _webp(data: bytes) -> Claim:
     (variant,) = struct.unpack_from("4s", data, 12)
     if variant == b"VP8 ":
-        bytes_per_pixel = costs.PIXEL
+        bytes_per_pixel = Cost.PIXEL
         width, height = (side % 2**14 for side in struct.unpack_from("<HH", data, 26))
     elif variant == b"VP8L":
-        bytes_per_pixel = costs.CANVAS_PIXEL
+        bytes_per_pixel = Cost.CANVAS_PIXEL
         (bits,) = struct.unpack_from("<I", data, 21)
         width, height = bits % 2**14 + 1, bits // 2**14 % 2**14 + 1
     elif variant == b"VP8X":
         low_width, high_width, low_height, high_height = struct.unpack_from("<HBHB", data, 24)
         width, height = low_width + 2**16 * high_width + 1, low_height + 2**16 * high_height + 1
-        bytes_per_pixel = costs.ANIMATION_PIXEL if data[20] & _IS_ANIMATED else costs.CANVAS_PIXEL
+        bytes_per_pixel = Cost.ANIMATION_PIXEL if data[20] & _IS_ANIMATED else Cost.CANVAS_PIXEL
     else:
         return _NOTHING
     return Claim(width * height, bytes_per_pixel)

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 
-from savedmodel_bakery.serving.admission import costs
+from savedmodel_bakery.serving.admission.budget import Cost
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import OverloadError
 from savedmodel_bakery.wire.json.parser import ParseLimits, Survey, discard
@@ -59,7 +59,7 @@ def unpack_all(packed: bytes, *, limit: int, before_step: Callable[[int], None])
 def charge_unpacked(context: RequestContext, size: int) -> None:
     """Charge a request over HTTP for the bytes that are unpacked next, if its caller still waits."""
     context.check()
-    context.charge(costs.UNPACKED * size)
+    context.charge(Cost.UNPACKED * size)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import grpc
 
 from savedmodel_bakery.serving.access.access import RPC_ROLES, Access, Identity, is_local_peer
 from savedmodel_bakery.serving.access.tokens import Role
-from savedmodel_bakery.serving.admission import costs
+from savedmodel_bakery.serving.admission.budget import Cost
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import SMALL_BYTES, OverloadError
 from savedmodel_bakery.serving.call.call import Call, Entrypoint, Rpc
@@ -134,7 +134,7 @@ class Calls(grpc.GenericRpcHandler):
                 if not rpc.runs_model:
                     max_unpacked = SMALL_BYTES if rpc.is_public else _CONTROL_BYTES
                     check_message_size(message, max_unpacked)
-                context.charge(costs.MESSAGE * len(message))
+                context.charge(Cost.MESSAGE * len(message))
                 with lane.admission.turn(context) if rpc.runs_model else nullcontext():
                     unpacked = unpack(message, max_unpacked, context.charge)
                     del message
@@ -144,7 +144,7 @@ class Calls(grpc.GenericRpcHandler):
                     request = rpc.decode(unpacked, *metadata)
                     del unpacked
                     response = call.handle(rpc.handle, request).SerializeToString()
-                context.settle(costs.RESPONSE * len(response))
+                context.settle(Cost.RESPONSE * len(response))
             finally:
                 lane.transfers.send(grpc_call, context)
             call.sent_bytes = len(response)

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 from google.protobuf.message import DecodeError
 
-from savedmodel_bakery.serving.admission import costs
+from savedmodel_bakery.serving.admission.budget import Cost
 from savedmodel_bakery.serving.admission.limits import SMALL_BYTES, too_large
 from savedmodel_bakery.serving.admission.parsing import unpack_all
 from savedmodel_bakery.wire.status import Code
@@ -36,7 +36,7 @@ def unpack(message: bytes, limit: int, charge: Callable[[int], None]) -> bytes:
     if not message.startswith(_COMPRESSED):
         return message
     try:
-        return unpack_all(message, limit=limit, before_step=lambda size: charge(costs.UNPACKED_MESSAGE * size))
+        return unpack_all(message, limit=limit, before_step=lambda size: charge(Cost.UNPACKED_MESSAGE * size))
     except zlib.error as error:
         raise DecodeError(str(error)) from error
 

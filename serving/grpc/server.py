@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import grpc
 
 from savedmodel_bakery.serving.access.access import Access
-from savedmodel_bakery.serving.admission import costs
 from savedmodel_bakery.serving.admission.admission import Admission
+from savedmodel_bakery.serving.admission.budget import Cost
 from savedmodel_bakery.serving.call.call import Entrypoint, Rpc
 from savedmodel_bakery.serving.grpc.calls import Calls
 from savedmodel_bakery.serving.grpc.standard_services import HealthService
@@ -57,7 +57,7 @@ class GrpcServer:
         limits = admission.limits
         options: dict[str, int | str] = {
             **_OPTIONS,
-            "grpc.max_receive_message_length": min(limits.message_bytes, admission.memory.size // costs.MESSAGE),
+            "grpc.max_receive_message_length": min(limits.message_bytes, admission.memory.size // Cost.MESSAGE),
             "grpc.max_metadata_size": limits.header_bytes // _HEADER_SHARE,
             "grpc.absolute_max_metadata_size": limits.header_bytes // _HEADER_SHARE,
             "grpc.max_allowed_incoming_connections": limits.connections,

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from savedmodel_bakery.serving.admission import costs, images
+from savedmodel_bakery.serving.admission import images
+from savedmodel_bakery.serving.admission.budget import Cost
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.models.servable import Servable
 from savedmodel_bakery.wire import dtypes, schema
@@ -27,7 +28,7 @@ def take_declared(context: RequestContext, dtype: DType, shape: tuple[int, ...])
         return  # decoding reports the error
     if dtype is dtypes.STRING:
         context.check_rows(count)
-    context.charge(costs.TENSOR * size)
+    context.charge(Cost.TENSOR * size)
 
 
 class Charged(NamedTuple):
@@ -47,7 +48,7 @@ def take_tensors(
     strings = [tensor.array.ravel().tolist() for tensor in feeds.values() if tensor.dtype is dtypes.STRING]
     for values in strings:
         context.check_rows(len(values))
-        context.charge(costs.TENSOR * _repeated_bytes(values))
+        context.charge(Cost.TENSOR * _repeated_bytes(values))
     # Handles, of which any number takes no memory, are rejected by the run.
     with_rows = (tensor.array for tensor in feeds.values() if tensor.dtype.number not in dtypes.HANDLES)
     rows = max((len(array) for array in with_rows if array.ndim), default=1)
@@ -64,7 +65,7 @@ def take_examples(
     """Count a request's serialized tf.Examples, and charge it for what they need; see `take_tensors`."""
     context.check_rows(len(examples))
     if isinstance(examples, ExamplesWithContext):  # others are no larger than the message
-        context.charge(costs.TENSOR * examples.size)
+        context.charge(Cost.TENSOR * examples.size)
     context.take_rows(len(examples))
     declared = _take_run(context, servable, fetches, len(examples))
     values = (value for example in examples for value in _strings(example))
@@ -74,7 +75,7 @@ def take_examples(
 
 def take_undeclared(context: RequestContext, outputs: Iterable[Tensor], declared: int) -> None:
     """Charge a request for what its outputs have beyond the `declared` bytes, before they are encoded."""
-    context.charge(costs.OUTPUT * max(0, sum(map(_size, outputs)) - declared))
+    context.charge(Cost.OUTPUT * max(0, sum(map(_size, outputs)) - declared))
 
 
 def _repeated_bytes(strings: Sequence[bytes]) -> int:
@@ -85,7 +86,7 @@ def _repeated_bytes(strings: Sequence[bytes]) -> int:
 
 def _size(tensor: Tensor) -> int:
     if tensor.dtype is dtypes.STRING:
-        return sum(map(len, tensor.array.ravel().tolist())) + costs.STRING * tensor.array.size
+        return sum(map(len, tensor.array.ravel().tolist())) + Cost.STRING * tensor.array.size
     return tensor.array.nbytes
 
 
@@ -97,13 +98,13 @@ def _take_run(context: RequestContext, servable: Servable, fetches: Iterable[str
     outputs = [servable.output_sizes[name] for name in fetches]
     declared = sum(output.fixed + output.per_row * (rows if servable.rows_per_run else 0) for output in outputs)
     network = servable.row_bytes * min(rows, servable.rows_per_run)
-    context.charge(max(costs.NETWORK * network, costs.OUTPUT * declared))  # the network has ended before all is there
+    context.charge(max(Cost.NETWORK * network, Cost.OUTPUT * declared))  # the network has ended before all is there
     return declared
 
 
 def _take_images(context: RequestContext, values: Iterable[bytes], longest: int, max_pixels: int | None) -> None:
     """Charge for images, of which the longest has `longest` bytes, and `max_pixels` are decoded at a time."""
-    context.charge(costs.IMAGE_BYTE * longest)  # they are converted one after the other, also to see what they claim
+    context.charge(Cost.IMAGE_BYTE * longest)  # they are converted one after the other, also to see what they claim
     claims = [images.claim(value) for value in values]
     pixels = sum(claimed.pixels for claimed in claims)
     bytes_per_pixel = max((claimed.bytes_per_pixel for claimed in claims), default=0)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from savedmodel_bakery.serving.admission import costs
+from savedmodel_bakery.serving.admission.budget import Cost
 from savedmodel_bakery.serving.runtimes import Runtime
 from savedmodel_bakery.serving.telemetry.images import RowCounts
 from savedmodel_bakery.wire import dtypes
@@ -89,7 +89,7 @@ def _output_size(info: Any, string_bytes: int) -> OutputSize:
     shape = _row_shape(info)
     if dtype is None or info.tensor_shape.unknown_rank or min(shape, default=0) < 0:
         return OutputSize()
-    size = (costs.STRING + string_bytes if dtype is dtypes.STRING else dtype.numpy.itemsize) * math.prod(shape)
+    size = (Cost.STRING + string_bytes if dtype is dtypes.STRING else dtype.numpy.itemsize) * math.prod(shape)
     rows = info.tensor_shape.dim[0].size if info.tensor_shape.dim else 1
     return OutputSize(per_row=size) if rows < 0 else OutputSize(fixed=rows * size)
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from savedmodel_bakery.serving.admission import costs
 from savedmodel_bakery.serving.admission.admission import Admission
+from savedmodel_bakery.serving.admission.budget import Cost
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import RETRY_AFTER_S, SMALL_BYTES, OverloadError, too_large
 from savedmodel_bakery.serving.call.http import Response
@@ -106,7 +106,7 @@ class Exchange:
         uncharged = self._arrived - self._charged
         if has_room and self._context and uncharged > _UNCHARGED_BYTES:
             try:
-                has_room = self._context.try_charge(costs.BODY * uncharged)
+                has_room = self._context.try_charge(Cost.BODY * uncharged)
             except OverloadError as error:  # more than there is for all requests
                 self._error, has_room = error, False
             if has_room:
@@ -128,7 +128,7 @@ class Exchange:
         self._max_bytes = message_bytes if runs_model else min(message_bytes, SMALL_BYTES)
         if length > self._max_bytes:
             raise _too_large(length, message_bytes)
-        lane.admission.memory.check_possible(costs.BODY * length)
+        lane.admission.memory.check_possible(Cost.BODY * length)
         self._context = context
         if not self._has_room():
             self._woken.set()
@@ -153,14 +153,14 @@ class Exchange:
             if size > self._max_bytes:
                 raise _too_large(size, message_bytes)
             due, self._charged = size - self._charged, size
-            if not context.try_charge(costs.BODY * due):
+            if not context.try_charge(Cost.BODY * due):
                 if not runs_model:  # there are few threads
                     raise OverloadError(
                         "there is not enough memory for the body now (--memory_budget_bytes)",
                         RETRY_AFTER_S,
                         limit="memory_budget_bytes",
                     )
-                await lane.run(context.charge, costs.BODY * due)
+                await lane.run(context.charge, Cost.BODY * due)
         # On a thread, because joining a large body takes long.
         return pieces[0] if len(pieces) == 1 else await lane.run(b"".join, pieces)
 

@@ -10,8 +10,8 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 
-from savedmodel_bakery.serving.admission import costs
 from savedmodel_bakery.serving.admission.admission import Admission
+from savedmodel_bakery.serving.admission.budget import Cost
 from savedmodel_bakery.serving.call.call import Call, Entrypoint
 from savedmodel_bakery.serving.call.http import Request, Response, Route
 from savedmodel_bakery.serving.call.threads import CallThreads
@@ -120,7 +120,7 @@ class RestServer:
             if response:
                 status, call.sent_bytes = str(response.status), len(response.body)
                 request.body = b""  # or it would take memory until the client has read the response
-                call.context.settle(costs.RESPONSE * len(response.body))
+                call.context.settle(Cost.RESPONSE * len(response.body))
                 headers = {} if route.is_page else dict(self._router.cors_headers)
                 if entry and entry.request_id:
                     headers[REQUEST_ID] = entry.request_id

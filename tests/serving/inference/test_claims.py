@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from savedmodel_bakery.serving.admission import costs
-from savedmodel_bakery.serving.admission.budget import MemoryBudget
+from savedmodel_bakery.serving.admission.budget import Cost, MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.inference import claims
 from savedmodel_bakery.serving.models.servable import Servable
@@ -77,7 +76,7 @@ def test_a_string_that_fills_up_a_shape_is_charged_each_time(context: RequestCon
     proto = schema.TensorProto(dtype=STRING.number, string_val=[b"other", bytes(MIB // 10)])
     proto.tensor_shape.dim.add(size=101)
     claims.take_tensors(context, ANY, {"x": decode_tensor(proto)}, ())
-    assert (2 * 99 + costs.IMAGE_BYTE) * (MIB // 10) == context.charged
+    assert (2 * 99 + Cost.IMAGE_BYTE) * (MIB // 10) == context.charged
     proto.tensor_shape.dim[0].size = 1000
     with pytest.raises(StatusError, match="RESOURCE_EXHAUSTED"):
         claims.take_tensors(context, ANY, {"x": decode_tensor(proto)}, ())
@@ -93,21 +92,21 @@ def test_pixels_are_charged_up_to_those_that_a_model_decodes_at_one_time(context
     photos = [MEGAPIXEL, b"no image", bytes(bytearray(MEGAPIXEL))]
     images = {"x": Tensor(np.array(photos, object), dtypes.STRING)}
     claims.take_tensors(context, replace(ANY, max_pixels=1_500_000), images, ())
-    assert 1_500_000 * costs.PIXEL == context.charged
+    assert 1_500_000 * Cost.PIXEL == context.charged
     claims.take_tensors(context, ANY, images, ())
-    assert 3_500_000 * costs.PIXEL == context.charged
+    assert 3_500_000 * Cost.PIXEL == context.charged
 
 
 def test_the_longest_image_file_is_charged_for_its_conversion(context: RequestContext) -> None:
     claims.take_tensors(context, ANY, {"x": Tensor(np.array([bytes(MIB), b"A" * MIB, b""], object), dtypes.STRING)}, ())
-    assert costs.IMAGE_BYTE * MIB == context.charged
+    assert Cost.IMAGE_BYTE * MIB == context.charged
 
 
 @pytest.mark.parametrize(
     ("fetches", "declared"),
     [
         (["row", "fixed", "free"], 100 * 4000 + 20_000),
-        (["png_bytes"], 100 * (costs.STRING + 300 + 1024)),
+        (["png_bytes"], 100 * (Cost.STRING + 300 + 1024)),
     ],
 )
 def test_outputs_are_charged_as_declared_before_the_run(
@@ -115,7 +114,7 @@ def test_outputs_are_charged_as_declared_before_the_run(
 ) -> None:
     servable = Servable("m", 1, DeclaredRuntime(), rows_per_run=8)
     assert (100, declared) == claims.take_tensors(context, servable, samples(100), fetches)
-    assert costs.OUTPUT * declared == context.charged
+    assert Cost.OUTPUT * declared == context.charged
     with pytest.raises(StatusError, match="RESOURCE_EXHAUSTED"):
         claims.take_tensors(context, servable, samples(100_000), fetches)
 
@@ -128,7 +127,7 @@ def test_rows_of_a_model_that_was_not_baked_may_not_be_those_of_its_outputs(cont
 def test_a_network_is_charged_for_the_rows_that_it_takes_at_one_time(context: RequestContext) -> None:
     servable = Servable("m", 1, DeclaredRuntime(), rows_per_run=8, row_bytes=MIB)
     claims.take_tensors(context, servable, samples(100), ["row"])
-    assert 8 * MIB * costs.NETWORK == context.charged
+    assert 8 * MIB * Cost.NETWORK == context.charged
 
 
 def test_what_outputs_did_not_declare_is_charged_after_the_run(context: RequestContext) -> None:
@@ -136,7 +135,7 @@ def test_what_outputs_did_not_declare_is_charged_after_the_run(context: RequestC
     assert 0 == context.charged
     words = Tensor(np.array([bytes(100_000), b"a"], object), STRING)
     claims.take_undeclared(context, [words], declared=100)
-    assert (100_001 + 2 * costs.STRING - 100) * costs.OUTPUT == context.charged
+    assert (100_001 + 2 * Cost.STRING - 100) * Cost.OUTPUT == context.charged
 
 
 def test_a_request_waits_for_the_memory_of_its_images_last(context: RequestContext) -> None:
@@ -145,14 +144,14 @@ def test_a_request_waits_for_the_memory_of_its_images_last(context: RequestConte
     photos = {"x": Tensor(np.array([MEGAPIXEL] * 30, object), dtypes.STRING)}
     with pytest.raises(StatusError, match="RESOURCE_EXHAUSTED"):
         claims.take_tensors(context, servable, photos, ["row"])
-    assert 8 * MIB * costs.NETWORK == context.charged
+    assert 8 * MIB * Cost.NETWORK == context.charged
 
 
 def test_images_in_examples_are_charged(context: RequestContext) -> None:
     example = schema.Example()
     example.features.feature["image/encoded"].bytes_list.value.append(MEGAPIXEL)
     claims.take_examples(context, ANY, [example.SerializeToString(), b"\xff damaged"], ())
-    assert 1_000_000 * costs.PIXEL == context.charged
+    assert 1_000_000 * Cost.PIXEL == context.charged
 
 
 def test_a_context_is_charged_for_each_example_before_it_is_merged(context: RequestContext) -> None:
@@ -163,7 +162,7 @@ def test_a_context_is_charged_for_each_example_before_it_is_merged(context: Requ
     small = messages.parse_request("Classify", message_with_context(3))
     claims.take_examples(context, ANY, small.examples, ())
     longest = max(map(len, small.examples))
-    assert 2 * sum(map(len, small.examples)) + costs.IMAGE_BYTE * longest == context.charged
+    assert 2 * sum(map(len, small.examples)) + Cost.IMAGE_BYTE * longest == context.charged
 
 
 def message_with_context(count: int) -> bytes:

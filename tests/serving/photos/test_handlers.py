@@ -10,8 +10,7 @@ import pytest
 import requests
 from jsonschema import Draft202012Validator
 
-from savedmodel_bakery.serving.admission import costs
-from savedmodel_bakery.serving.admission.budget import MemoryBudget
+from savedmodel_bakery.serving.admission.budget import Cost, MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.call.http import Request, Response
 from savedmodel_bakery.serving.models.registry import Registry
@@ -245,7 +244,7 @@ def test_a_form_is_charged_for_the_copies_of_its_photos(registry: Registry) -> N
     headers, body = form(("file", ("a", bytes(150_000))))
     context = RequestContext(memory=memory)
     assert 200 == send(registry, "/photos/classify", body, headers, context=context).status
-    assert (1 + costs.IMAGE_BYTE) * 150_000 <= memory.held
+    assert (1 + Cost.IMAGE_BYTE) * 150_000 <= memory.held
     headers, body = form(("file", ("a", bytes(1_100_000))))
     assert 429 == send(registry, "/photos/classify", body, headers, context=RequestContext(memory=memory)).status
     context.close()
