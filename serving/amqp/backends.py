@@ -33,7 +33,7 @@ class Backend(Protocol):
     """Runs calls, from any thread: a `LoadedModel` in this process, or a `RemoteServer`."""
 
     def call(self, method: str, content: bytes, context: RequestContext) -> bytes:
-        """Run a method of `schema.METHODS` on its serialized request; raises StatusError, see `errors.is_temporary`."""
+        """Run a method of `schema.METHODS` on its serialized request; raises StatusError, see `codec.is_temporary`."""
 
     def check(self) -> StatusError | None:
         """Return why calls cannot reach the model, None if they can; blocks for some seconds at most."""

@@ -1,7 +1,8 @@
-"""Messages to calls, and predictions to responses. Does no I/O; `wire.amqp` describes the messages."""
+"""Messages to calls, and predictions and errors to responses. Does no I/O; `wire.amqp` describes the messages."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from google.protobuf.message import DecodeError
 
+from savedmodel_bakery.client.transports.failures import SHUTTING_DOWN
 from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE, SignatureNotFoundError
 from savedmodel_bakery.serving.models.registry import MAX_VERSION, parse_version
 from savedmodel_bakery.wire import amqp, schema
@@ -21,8 +23,9 @@ from savedmodel_bakery.wire.json import predict_response
 from savedmodel_bakery.wire.json.decode import parse_document
 from savedmodel_bakery.wire.json.parser import ParseLimits
 from savedmodel_bakery.wire.messages import ModelSpec, TensorMap, write_spec
+from savedmodel_bakery.wire.responses import encode_error
 from savedmodel_bakery.wire.schema import METHODS
-from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
+from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument, truncate_message
 from savedmodel_bakery.wire.tensors import Tensor
 
 _METHOD_NAMES = ("Predict", "Classify", "Regress", "MultiInference", "GetModelMetadata", "GetModelStatus")
@@ -172,3 +175,34 @@ def _check_protobuf(message_class: Any, content: bytes) -> None:
         message_class.FromString(content)
     else:
         parse_message(message_class, field, content)
+
+
+def encode_failure(error: StatusError, content_type: str, *, dead_letter: bool = False) -> Response:
+    """Make the response for a failed request of this content type.
+
+    Its error is shortened and made valid UTF-8, because it is sent in a header; a JSON body has the whole text.
+    """
+    short = StatusError(error.code, truncate_message(error.text), retry_after_s=error.retry_after_s)
+    if amqp.media_type(content_type) == amqp.PROTOBUF:
+        return Response(b"", amqp.PROTOBUF, error=short, dead_letter=dead_letter)
+    return Response(encode_error(error.message), amqp.JSON, error=short, dead_letter=dead_letter)
+
+
+def is_temporary(error: StatusError) -> bool:
+    """Return whether a later attempt may succeed: the model server is away, or busy and allows another one."""
+    return is_away(error) or (error.retry_after_s is not None and math.isfinite(error.retry_after_s))
+
+
+def is_away(error: StatusError) -> bool:
+    """Return whether the model server is unavailable or shuts down."""
+    return error.code in SHUTTING_DOWN
+
+
+def delivery_limit_reached(count: int, timeout: str) -> StatusError:
+    """Return the error after `count` deliveries without a reply; `timeout` is that of `Consumer`."""
+    cause = f", or take longer than the broker allows ({timeout})" if timeout else ""
+    return StatusError(
+        Code.ABORTED,
+        f"the message was delivered {count} times without a reply; it may crash workers{cause}, and was moved to the "
+        "dead-letter queue",
+    )

@@ -27,10 +27,10 @@ from savedmodel_bakery.client.transports.amqp_frames import unreadable
 from savedmodel_bakery.errors import ClientError, ConnectionFailedError
 from savedmodel_bakery.serving.amqp import queues
 from savedmodel_bakery.serving.amqp.backends import Availability
-from savedmodel_bakery.serving.amqp.codec import Message
-from savedmodel_bakery.serving.amqp.errors import check_reply_queue, delivery_limit_reached, is_away, is_temporary
+from savedmodel_bakery.serving.amqp.codec import Message, delivery_limit_reached, is_away, is_temporary
 from savedmodel_bakery.serving.amqp.handlers import Handlers
 from savedmodel_bakery.serving.amqp.publisher import Publisher
+from savedmodel_bakery.serving.amqp.queues import check_reply_queue
 from savedmodel_bakery.serving.amqp.settling import REDELIVERIES, Settling, WorkerOptions, count_deliveries, header
 from savedmodel_bakery.serving.telemetry.requests import report_exception
 from savedmodel_bakery.wire import amqp

@@ -14,8 +14,7 @@ from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.parsing import parsing
 from savedmodel_bakery.serving.amqp import batching, codec
 from savedmodel_bakery.serving.amqp.backends import Backend
-from savedmodel_bakery.serving.amqp.codec import Call, Message, Response, UndecodableError
-from savedmodel_bakery.serving.amqp.errors import encode_failure, is_temporary
+from savedmodel_bakery.serving.amqp.codec import Call, Message, Response, UndecodableError, encode_failure, is_temporary
 from savedmodel_bakery.serving.inference.predict import SignatureNotFoundError, input_dtypes
 from savedmodel_bakery.serving.telemetry.requests import report_exception
 from savedmodel_bakery.wire import amqp, schema

@@ -15,11 +15,10 @@ from pamqp import encode
 
 from savedmodel_bakery.client.transports.amqp_frames import unreadable
 from savedmodel_bakery.errors import RequestRefusedError
-from savedmodel_bakery.serving.amqp.codec import Response
-from savedmodel_bakery.serving.amqp.errors import check_reply_queue, encode_failure, is_generated_queue
+from savedmodel_bakery.serving.amqp.codec import Response, encode_failure
 from savedmodel_bakery.serving.amqp.publisher import Publisher, RefusedError
 from savedmodel_bakery.wire import amqp
-from savedmodel_bakery.wire.status import Code, StatusError
+from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 MAX_REASONS = 1000
 _ADDED_HEADERS = (
@@ -29,6 +28,9 @@ _COPIED = (
     "content_type", "content_encoding", "priority", "correlation_id", "reply_to", "message_id", "timestamp", "type",
     "app_id",
 )  # fmt: skip
+
+_GENERATED = ("amq.*", "amq_*")
+"""Names that the broker or a robust connection of aio-pika has generated; such queues end with their callers."""
 
 
 class Queues(NamedTuple):
@@ -221,3 +223,27 @@ def _message_count(queue: AbstractQueue | None) -> int:
 def _reason(letter: AbstractIncomingMessage) -> str:
     reason = letter.headers.get(amqp.REASON) or letter.headers.get("x-first-death-reason")
     return amqp.header_text(reason or unreadable(letter) or "unknown")
+
+
+def check_reply_queue(reply_to: str | None, patterns: Sequence[str]) -> StatusError | None:
+    """Return why a message can have no reply; None if its reply may be sent.
+
+    Allowed are queues with generated names and those that match one of the patterns: a name, or a prefix and `*`.
+    """
+    if not reply_to:
+        return invalid_argument("the message has no reply_to")
+    allowed = [*_GENERATED, *patterns]
+    if _matches_any(reply_to, allowed):
+        return None
+    return StatusError(
+        Code.PERMISSION_DENIED, f'reply_to "{reply_to}" is not allowed: must be {" or ".join(allowed)} (--result-queue)'
+    )
+
+
+def is_generated_queue(name: str) -> bool:
+    """Return whether the broker or a client has generated the name of a queue, which ends with its caller."""
+    return _matches_any(name, _GENERATED)
+
+
+def _matches_any(name: str, patterns: Sequence[str]) -> bool:
+    return any(name.startswith(text[:-1]) if text.endswith("*") else name == text for text in patterns)

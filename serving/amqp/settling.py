@@ -14,8 +14,7 @@ from aio_pika.abc import AbstractIncomingMessage
 from prometheus_client import Counter
 
 from savedmodel_bakery.serving.amqp import queues
-from savedmodel_bakery.serving.amqp.codec import Response
-from savedmodel_bakery.serving.amqp.errors import encode_failure
+from savedmodel_bakery.serving.amqp.codec import Response, encode_failure
 from savedmodel_bakery.serving.amqp.publisher import Publisher, RefusedError
 from savedmodel_bakery.serving.telemetry.registry import REGISTRY
 from savedmodel_bakery.wire import amqp

@@ -17,9 +17,8 @@ from raw_amqp import RawMessage, nested, short
 
 from savedmodel_bakery.errors import ConnectionFailedError
 from savedmodel_bakery.serving.amqp import codec, queues
-from savedmodel_bakery.serving.amqp.codec import Response
+from savedmodel_bakery.serving.amqp.codec import Response, encode_failure
 from savedmodel_bakery.serving.amqp.consumer import GRACE_S, Consumer
-from savedmodel_bakery.serving.amqp.errors import encode_failure
 from savedmodel_bakery.serving.amqp.publisher import Publisher
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.status import Code, StatusError

@@ -1,4 +1,4 @@
-"""Copies of messages. Without a broker."""
+"""Copies of messages, and which queues a worker may send replies to. Without a broker."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from pamqp.commands import Basic
 from pamqp.header import ContentHeader
 
 from savedmodel_bakery.serving.amqp import queues
+from savedmodel_bakery.serving.amqp.queues import check_reply_queue
+from savedmodel_bakery.wire.status import Code
 
 CHANNEL: Any = None
 
@@ -55,3 +57,33 @@ def test_a_copy_leaves_out_headers_that_can_not_be_encoded(value: Any) -> None:
     copied = queues.copy(message, {})
     assert {"n": 1} == copied.headers
     assert copied.properties.marshal()
+
+
+BOTH = ("labels", "results*")
+NAMES = {
+    "amq.gen-JzTY20BRgKO-HjmUJj0wLg": True,
+    "amq.rabbitmq.reply-to.g1h2AA5yZXBseUA": True,
+    "amq_5f2a9c1be0d34c7f9a8e": True,
+    "amqp": False,
+    "labels": True,
+    "labels2": False,
+    "label": False,
+    "results": True,
+    "results.photos": True,
+    "result": False,
+    "my.results": False,
+    "bakery.predict": False,
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_reply_queue_is_one_of_the_broker_or_matches_a_pattern(name: str) -> None:
+    assert NAMES[name] == (check_reply_queue(name, BOTH) is None)
+    assert check_reply_queue(name, ["*"]) is None
+
+
+def test_the_reason_names_the_queue_and_what_is_allowed() -> None:
+    error = check_reply_queue("payroll", BOTH)
+    assert error is not None
+    expected = 'reply_to "payroll" is not allowed: must be amq.* or amq_* or labels or results* (--result-queue)'
+    assert (Code.PERMISSION_DENIED, expected) == (error.code, error.message)

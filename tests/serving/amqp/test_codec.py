@@ -1,4 +1,4 @@
-"""Errors as responses and as headers, and which queues a worker may send replies to."""
+"""Errors as responses and as headers."""
 
 from __future__ import annotations
 
@@ -7,12 +7,7 @@ import math
 
 import pytest
 
-from savedmodel_bakery.serving.amqp.errors import (
-    check_reply_queue,
-    delivery_limit_reached,
-    encode_failure,
-    is_temporary,
-)
+from savedmodel_bakery.serving.amqp.codec import delivery_limit_reached, encode_failure, is_temporary
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.status import Code, StatusError
 
@@ -58,33 +53,3 @@ def test_a_protobuf_failure_has_an_empty_body() -> None:
     assert (b"", True) == (response.body, response.dead_letter)
     assert response.error is not None
     assert "delivered 5 times" in response.error.message
-
-
-BOTH = ("labels", "results*")
-NAMES = {
-    "amq.gen-JzTY20BRgKO-HjmUJj0wLg": True,
-    "amq.rabbitmq.reply-to.g1h2AA5yZXBseUA": True,
-    "amq_5f2a9c1be0d34c7f9a8e": True,
-    "amqp": False,
-    "labels": True,
-    "labels2": False,
-    "label": False,
-    "results": True,
-    "results.photos": True,
-    "result": False,
-    "my.results": False,
-    "bakery.predict": False,
-}
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_reply_queue_is_one_of_the_broker_or_matches_a_pattern(name: str) -> None:
-    assert NAMES[name] == (check_reply_queue(name, BOTH) is None)
-    assert check_reply_queue(name, ["*"]) is None
-
-
-def test_the_reason_names_the_queue_and_what_is_allowed() -> None:
-    error = check_reply_queue("payroll", BOTH)
-    assert error is not None
-    expected = 'reply_to "payroll" is not allowed: must be amq.* or amq_* or labels or results* (--result-queue)'
-    assert (Code.PERMISSION_DENIED, expected) == (error.code, error.message)
