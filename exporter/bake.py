@@ -17,9 +17,8 @@ from savedmodel_bakery.exporter import publish, resources, sources
 from savedmodel_bakery.exporter.calibration import NO_CALIBRATION, read_calibration
 from savedmodel_bakery.exporter.recipe import Recipe, RecipeFile, complete_recipe, convert_values, read_recipe_file
 from savedmodel_bakery.exporter.servable_module import ServableModule
-from savedmodel_bakery.exporter.validation.agreement import Agreement, onnx_network
+from savedmodel_bakery.exporter.validation.agreement import Agreement, OnnxModel, onnx_network
 from savedmodel_bakery.exporter.validation.int8_agreement import check_min_agreement
-from savedmodel_bakery.exporter.validation.onnx_model import OnnxModel
 from savedmodel_bakery.exporter.validation.report import ParityReport, check_writable, write_html_page
 from savedmodel_bakery.exporter.validation.session import SessionProcess
 from savedmodel_bakery.exporter.validation.validate import Int8Evaluation, Validation, validate_and_record
