@@ -66,7 +66,7 @@ class Handlers:
         self._limits = limits
 
     def handle(self, messages: Sequence[Message]) -> list[Response]:
-        """Return one response per message, in their order; see `errors.is_temporary` for those to try again.
+        """Return one response per message, in their order; see `codec.is_temporary` for those to try again.
 
         Predict calls that fit together are joined into one call. If that call fails, each is called separately, so
         that one bad message affects no other.

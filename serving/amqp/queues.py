@@ -105,7 +105,7 @@ async def reply(
     except RefusedError as error:
         return str(error)
     except exceptions.PublishError:
-        is_temporary = is_generated_queue(message.reply_to)
+        is_temporary = _is_generated_queue(message.reply_to)
         return None if is_temporary else f'reply queue "{message.reply_to}" does not exist'
     return None
 
@@ -240,7 +240,7 @@ def check_reply_queue(reply_to: str | None, patterns: Sequence[str]) -> StatusEr
     )
 
 
-def is_generated_queue(name: str) -> bool:
+def _is_generated_queue(name: str) -> bool:
     """Return whether the broker or a client has generated the name of a queue, which ends with its caller."""
     return _matches_any(name, _GENERATED)
 
