@@ -10,8 +10,6 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-from google.protobuf.descriptor import FieldDescriptor
-
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
 
 _VARINT, _FIXED64, DELIMITED, _FIXED32 = 0, 1, 2, 5  # wire types
@@ -25,15 +23,6 @@ _PER_FIELD = 256
 _PER_BYTE = 64  # of fields that aren't looked at
 _PER_BYTE_OF_REQUEST = 256  # of those that are fields of the request itself, and become objects of Python too
 _PER_VARINT_BYTE = 4  # and per byte of the type that it becomes
-
-_WIDTHS = {
-    **dict.fromkeys((FieldDescriptor.TYPE_INT64, FieldDescriptor.TYPE_UINT64, FieldDescriptor.TYPE_SINT64), 8),
-    **dict.fromkeys((FieldDescriptor.TYPE_INT32, FieldDescriptor.TYPE_UINT32, FieldDescriptor.TYPE_SINT32), 4),
-    FieldDescriptor.TYPE_ENUM: 4,
-    FieldDescriptor.TYPE_BOOL: 1,
-}
-"""Bytes of a value by the types whose values are varints."""
-
 _SMALL_BYTES = 4096
 _MAX_DEPTH = 100  # of messages in messages, as in protobuf
 
@@ -148,4 +137,18 @@ class _Survey:
 @functools.cache
 def _inner(descriptor: Any) -> dict[int, Any]:
     """Return what delimited fields contain, by number: the descriptor of a message, or the width of varints."""
-    return {field.number: field.message_type or _WIDTHS.get(field.type, 0) for field in descriptor.fields}
+    widths = _varint_widths()
+    return {field.number: field.message_type or widths.get(field.type, 0) for field in descriptor.fields}
+
+
+@functools.cache
+def _varint_widths() -> dict[int, int]:
+    """Return the bytes of a value by the types whose values are varints."""
+    from google.protobuf.descriptor import FieldDescriptor as Field  # not at the top: REST clients do without protobuf
+
+    return {
+        **dict.fromkeys((Field.TYPE_INT64, Field.TYPE_UINT64, Field.TYPE_SINT64), 8),
+        **dict.fromkeys((Field.TYPE_INT32, Field.TYPE_UINT32, Field.TYPE_SINT32), 4),
+        Field.TYPE_ENUM: 4,
+        Field.TYPE_BOOL: 1,
+    }
