@@ -65,10 +65,13 @@ def connecting_failed(server: Server, detail: str) -> ConnectionFailedError:
     if not _CLOSED.search(detail):
         return ConnectionFailedError(f"cannot connect to {where}; is a model server running there?")
     if server.tls is not None:
-        where, advice = f"{where} with TLS", "does the server require a certificate?"
-    else:
-        advice = f"if the server requires TLS, use {'grpcs' if server.uses_grpc else 'https'}://"
-    return ConnectionFailedError(f"cannot connect to {where}: the connection was closed; {advice}")
+        return ConnectionFailedError(
+            f"cannot connect to {where} with TLS: the connection was closed; does the server require a certificate?"
+        )
+    scheme = "grpcs" if server.uses_grpc else "https"
+    return ConnectionFailedError(
+        f"cannot connect to {where}: the connection was closed; if the server requires TLS, use {scheme}://"
+    )
 
 
 def name_not_resolved(endpoints: Sequence[Endpoint]) -> ConnectionFailedError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -109,25 +108,30 @@ def _describe_error(
 ) -> Text:
     """Return why an image can't be read; `data` is empty if `image` is neither an image file nor base64."""
     sides = tf.strings.as_string(header.width), " by ", tf.strings.as_string(header.height)
-
-    def starts(reason: str, data: Text) -> Callable[[], Text]:
-        return lambda: tf.strings.join([reason, ": it starts with ", _first_bytes(data)])
-
-    def too_large(limit: str) -> Callable[[], Text]:
-        return lambda: tf.strings.join(["too large: its header states ", *sides, f" pixels; {limit}"])
-
     return tf.case(
         [
             (tf.equal(image, b""), lambda: tf.constant(EMPTY)),
-            (tf.equal(data, b""), starts("neither base64 nor a supported image format", image)),
-            (tf.equal(header.file_format, encodings.UNKNOWN), starts("base64 of an unsupported file format", data)),
+            (
+                tf.equal(data, b""),
+                lambda: tf.strings.join(
+                    ["neither base64 nor a supported image format: it starts with ", _first_bytes(image)]
+                ),
+            ),
+            (
+                tf.equal(header.file_format, encodings.UNKNOWN),
+                lambda: tf.strings.join(["base64 of an unsupported file format: it starts with ", _first_bytes(data)]),
+            ),
             (
                 header.height * header.width > preprocessing.max_pixels,
-                too_large(f"the maximum is {preprocessing.max_pixels}"),
+                lambda: tf.strings.join(
+                    ["too large: its header states ", *sides, f" pixels; the maximum is {preprocessing.max_pixels}"]
+                ),
             ),
             (
                 tf.maximum(header.height, header.width) > max_side,
-                too_large(f"the longest side can have {max_side}"),
+                lambda: tf.strings.join(
+                    ["too large: its header states ", *sides, f" pixels; the longest side can have {max_side}"]
+                ),
             ),
         ],
         default=lambda: tf.constant("damaged, truncated or of an unsupported kind: the image file cannot be decoded"),
