@@ -7,6 +7,7 @@ holds most is rejected, of equal ones the last.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -19,6 +20,7 @@ _CRITICAL_SHARE = 0.85
 _MIN_SHARE = 0.1  # that requests may use however large the models are
 _MIN_BURST_BYTES = 128 * 2**20
 _TRIM_DELAY_S = 1.0  # what a request used is freed a little after its end
+_TRIM_AGAIN_S = 5.0  # after which what was in use at the last trim may be free
 _SMALL_SHARE = 1 / 16  # of the budget: what a request may hold that does not wait for larger ones
 
 
@@ -75,7 +77,9 @@ class MemoryBudget:
         self.held = 0  # by all requests
         self._peak = 0
         self._is_trimming = False
+        self._trimmed_at = 0.0
         self._resident_bytes = 0  # after the last trim
+        self._least_bytes = 0  # after any
         self._queue: deque[_Waiter] = deque()
         self.measure_models()
 
@@ -153,10 +157,16 @@ class MemoryBudget:
             self._is_trimming = False
 
     def trim(self) -> None:
-        """Return free memory to the system, if requests hold little and the process has grown since the last time."""
-        if self.held <= self._peak // 4 and process.resident_bytes() > self._resident_bytes + _MIN_BURST_BYTES:
+        """Return free memory to the system, if requests hold little and the process has grown.
+
+        Soon after the last time, it must have grown since then: TensorFlow may keep what it uses.
+        """
+        now = time.monotonic()
+        before = self._resident_bytes if now < self._trimmed_at + _TRIM_AGAIN_S else self._least_bytes
+        if self.held <= self._peak // 4 and process.resident_bytes() > before + _MIN_BURST_BYTES:
             process.trim_memory()
-            self._resident_bytes = process.resident_bytes()
+            self._trimmed_at, self._resident_bytes = now, process.resident_bytes()
+            self._least_bytes = min(self._least_bytes, self._resident_bytes)
         with self._lock:
             self._peak, self._is_trimming = self.held, False
 
@@ -170,7 +180,7 @@ class MemoryBudget:
         Not while it is idle: TensorFlow keeps part of the memory that requests have used, for later requests.
         """
         with self._lock:
-            self._resident_bytes = process.resident_bytes()
+            self._least_bytes = self._resident_bytes = process.resident_bytes()
             if not self._is_fixed:
                 used_by_models = max(0, self._resident_bytes - self.held)
                 self.size = max(int(SHARE * self._limit) - used_by_models, int(_MIN_SHARE * self._limit))

@@ -69,7 +69,7 @@ LIES: dict[str, tuple[dict[str, Any], bytes, str]] = {
     "a string of 4 GB": (
         {"inputs": [{"name": "s", "datatype": "BYTES", "shape": [1], **EIGHT_BYTES}], "parameters": TEXT},
         b"\xff" * 8,
-        "a length of 4294967295",
+        "which end within element 0 of 1",
     ),
     "a name of 10 MB": ({"inputs": [{**X, "name": "x" * (10 * MB), "data": [1]}]}, b"", "is not an input of"),
     "a signature of 10 MB": (
