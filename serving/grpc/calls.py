@@ -13,7 +13,6 @@ import grpc
 from savedmodel_bakery.serving.access.access import RPC_ROLES, Access, Identity, is_local_peer
 from savedmodel_bakery.serving.access.tokens import Role
 from savedmodel_bakery.serving.admission.budget import Cost
-from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import SMALL_BYTES, OverloadError
 from savedmodel_bakery.serving.call.call import Call, Entrypoint, Rpc
 from savedmodel_bakery.serving.call.threads import CallThreads
@@ -183,7 +182,7 @@ class Calls(grpc.GenericRpcHandler):
     def _reject_unknown(self, path: str, _messages: Iterator[bytes], grpc_call: Any) -> None:
         with self._call(path, self._control, grpc_call, has_place=False) as call:
             call.identify(self._authorize(grpc_call, None))
-            call.handle(_raise_unimplemented, path)
+            raise StatusError(Code.UNIMPLEMENTED, "")
 
     def _authorize(self, grpc_call: Any, role: Role | None) -> Identity:
         needs_token = self._access.needs_token
@@ -206,10 +205,6 @@ def _stream(behaviour: Any, threads: CallThreads, *, is_blocking: bool = True) -
     behaviour.experimental_thread_pool = threads
     behaviour.experimental_non_blocking = not is_blocking
     return grpc.stream_stream_rpc_method_handler(behaviour)
-
-
-def _raise_unimplemented(_path: str, _context: RequestContext) -> bytes:
-    raise StatusError(Code.UNIMPLEMENTED, "")
 
 
 def _abort(grpc_call: Any, error: StatusError) -> None:
