@@ -15,7 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from benchmarks.targets import MODEL
 from savedmodel_bakery.client.calls import Metadata, ModelSpec
 from savedmodel_bakery.client.servers import parse_server
-from savedmodel_bakery.client.transports.transport import create_transport
+from savedmodel_bakery.client.transports import create_transport
 from savedmodel_bakery.errors import ClientError
 
 TIMEOUT_S = 10.0

@@ -21,7 +21,7 @@ from savedmodel_bakery.client.load.generator import CallFailedError, SendCall
 from savedmodel_bakery.client.load.target import WRONG
 from savedmodel_bakery.client.load.target import Target as LoadTarget
 from savedmodel_bakery.client.servers import parse_server
-from savedmodel_bakery.client.transports.transport import create_transport
+from savedmodel_bakery.client.transports import create_transport
 
 MODEL = "bench"
 _TIMEOUT_S = 120.0

@@ -15,7 +15,8 @@ from savedmodel_bakery.client.calls import ModelSpec, Result, VersionStatus, run
 from savedmodel_bakery.client.credentials import Tls
 from savedmodel_bakery.client.flows import Flow, Flows
 from savedmodel_bakery.client.servers import TransportName, check_timeout, parse_server
-from savedmodel_bakery.client.transports.transport import ModelTransport, Transport, create_transport
+from savedmodel_bakery.client.transports import create_transport
+from savedmodel_bakery.client.transports.transport import ModelTransport, Transport
 from savedmodel_bakery.defaults import DEFAULT_MODEL
 from savedmodel_bakery.wire.examples import Example, ScoredClass
 

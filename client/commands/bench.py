@@ -153,7 +153,8 @@ def bench(
 def _open_target(context: click.Context, atol: float) -> Target:
     from savedmodel_bakery.client.calls import ModelSpec
     from savedmodel_bakery.client.load.target import Target
-    from savedmodel_bakery.client.transports.transport import ServerTransport, create_transport
+    from savedmodel_bakery.client.transports import create_transport
+    from savedmodel_bakery.client.transports.transport import ServerTransport
 
     options = context.obj
     if options["transport"] == "amqp":

@@ -63,7 +63,7 @@ def open_client(context: click.Context, **overrides: Any) -> BaseClient:
     """Create the client that the connection options describe; the command sets `overrides` itself."""
     from savedmodel_bakery.client.calls import ModelSpec
     from savedmodel_bakery.client.client import BaseClient
-    from savedmodel_bakery.client.transports.transport import create_transport
+    from savedmodel_bakery.client.transports import create_transport
 
     options = context.obj | overrides
     if options["transport"] == "amqp":

@@ -12,7 +12,7 @@ from savedmodel_bakery.client.client import BaseClient
 from savedmodel_bakery.client.rollout import RolloutError
 from savedmodel_bakery.client.rollout.steps import LABELS
 from savedmodel_bakery.client.servers import Server
-from savedmodel_bakery.client.transports.transport import create_transport
+from savedmodel_bakery.client.transports import create_transport
 from savedmodel_bakery.errors import AccessDeniedError, RequestRefusedError
 from savedmodel_bakery.wire.model_config import ModelConfig, Specific
 from savedmodel_bakery.wire.schema import METHODS

@@ -1,1 +1,27 @@
-"""One connection for each way of reaching a model server; each sends the calls of `client.calls`."""
+"""One connection for each way of reaching a model server; each sends the calls of `client.calls`.
+
+Imports gRPC or HTTP on demand only.
+"""
+
+from __future__ import annotations
+
+from savedmodel_bakery.client.servers import Server
+from savedmodel_bakery.client.transports.transport import ServerTransport
+
+
+def create_transport(server: Server, *, timeout_s: float, for_load: bool = False) -> ServerTransport:
+    """Create the transport of a model server, which connects when it sends its first call.
+
+    With `for_load`, it uses a connection that nothing else shares.
+    """
+    if server.transport == "rest":
+        from savedmodel_bakery.client.transports.rest import RestTransport
+
+        return RestTransport(server, timeout_s=timeout_s)
+    if server.transport == "v2":
+        from savedmodel_bakery.client.transports.v2_http import V2HttpTransport
+
+        return V2HttpTransport(server, timeout_s=timeout_s)
+    from savedmodel_bakery.client.transports.grpc import GrpcTransport
+
+    return GrpcTransport(server, timeout_s=timeout_s, for_load=for_load)

@@ -1,4 +1,4 @@
-"""The interface of all transports, what they share, and their creation. Imports gRPC or HTTP on demand only."""
+"""The interface of all transports, and what they share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from savedmodel_bakery.client.calls import Call, run_flow
-from savedmodel_bakery.client.servers import Server
 from savedmodel_bakery.client.transports.failures import send_with_retries
 from savedmodel_bakery.errors import AccessDeniedError, InvalidResponseError, RequestRefusedError
 from savedmodel_bakery.wire.status import Code, StatusError
@@ -128,21 +127,3 @@ def detach(array: np.ndarray) -> np.ndarray:
     # Copied into a bytearray: numpy would request huge pages, which took three times as long for 512 MiB.
     values = bytearray(array.reshape(-1).view(np.uint8))
     return np.frombuffer(values, np.uint8).view(array.dtype).reshape(array.shape)
-
-
-def create_transport(server: Server, *, timeout_s: float, for_load: bool = False) -> ServerTransport:
-    """Create the transport of a model server, which connects when it sends its first call.
-
-    With `for_load`, it uses a connection that nothing else shares.
-    """
-    if server.transport == "rest":
-        from savedmodel_bakery.client.transports.rest import RestTransport
-
-        return RestTransport(server, timeout_s=timeout_s)
-    if server.transport == "v2":
-        from savedmodel_bakery.client.transports.v2_http import V2HttpTransport
-
-        return V2HttpTransport(server, timeout_s=timeout_s)
-    from savedmodel_bakery.client.transports.grpc import GrpcTransport
-
-    return GrpcTransport(server, timeout_s=timeout_s, for_load=for_load)

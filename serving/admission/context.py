@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, Protocol
 
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.limits import OverloadError, too_large
@@ -14,10 +14,16 @@ from savedmodel_bakery.wire.status import Code, StatusError
 
 if TYPE_CHECKING:
     from savedmodel_bakery.serving.access.access import Identity
-    from savedmodel_bakery.serving.admission.admission import Turn
 
 _MAX_TIMEOUT_S = 365 * 24 * 3600.0  # a lock can't wait for centuries
 _LITTLE_BYTES = 2**14  # not worth counting
+
+
+class Turn(Protocol):
+    """The right to run, which a request has for some time."""
+
+    def passed_on(self) -> AbstractContextManager[None]:
+        """Let others run within the `with` block; wait at its end."""
 
 
 class RequestContext:

@@ -6,13 +6,11 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.limits import RETRY_AFTER_S, Limits, OverloadError
-
-if TYPE_CHECKING:
-    from savedmodel_bakery.serving.rest.connection import Connection
+from savedmodel_bakery.serving.rest.exchange import Exchange
 
 # Longer than load balancers keep idle connections; the real server never closes them.
 _KEEP_ALIVE_S = 3600
@@ -21,13 +19,31 @@ _POLL_S = 0.1
 _PAUSE_S = 1.0  # while the process can't open another file
 
 
+class OpenConnection(Protocol):
+    """What is used of a `Connection`."""
+
+    transport: asyncio.Transport
+
+    def check_time(self, now: float) -> None:
+        """End what takes too long."""
+
+    def receiving(self) -> Exchange | None:
+        """Return the exchange that is served while its body arrives."""
+
+    def unread_bytes(self, now: float) -> int:
+        """Return how much of a response the client has not read, if it has had some time for it; else 0."""
+
+    def shutdown(self) -> None:
+        """Close the connection, after the responses to what has arrived."""
+
+
 class Connections:
     """The open connections of a port."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self.open: set[Connection] = set()
-        self.idle: dict[Connection, float] = {}  # that wait for another request, the longest first; since when
+        self.open: set[OpenConnection] = set()
+        self.idle: dict[OpenConnection, float] = {}  # that wait for another request, the longest first; since when
         self.tasks: set[asyncio.Task[None]] = set()
 
     def make_room(self, others: int = 0) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.budget import Cost
@@ -14,9 +14,6 @@ from savedmodel_bakery.serving.admission.limits import RETRY_AFTER_S, SMALL_BYTE
 from savedmodel_bakery.serving.call.http import Response
 from savedmodel_bakery.serving.call.threads import CallThreads
 from savedmodel_bakery.serving.rest.parser import Head
-
-if TYPE_CHECKING:
-    from savedmodel_bakery.serving.rest.connection import Connection
 
 _UNCHARGED_BYTES = 2**16  # of a body that has arrived
 _UNREAD_BYTES = 2**18  # of a body that nobody reads yet: what asyncio receives at a time
@@ -43,10 +40,19 @@ class Lane:
         return await asyncio.get_running_loop().run_in_executor(self.threads, partial(function, *arguments))
 
 
+class _Connection(Protocol):
+    """What an exchange uses of its connection."""
+
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def write_continue(self) -> None: ...
+    async def send(self, exchange: Exchange, response: Response) -> None: ...
+
+
 class Exchange:
     """One request and its response."""
 
-    def __init__(self, connection: Connection, head: Head, peer: str, now: float) -> None:
+    def __init__(self, connection: _Connection, head: Head, peer: str, now: float) -> None:
         self.request, self.version, self.keep_alive = head
         self.peer = peer
         self.is_complete = False  # whether the request has been received as a whole

@@ -23,9 +23,8 @@ from savedmodel_bakery import (
 )
 from savedmodel_bakery.client.calls import ModelSpec, Status
 from savedmodel_bakery.client.servers import parse_server
-from savedmodel_bakery.client.transports import failures
+from savedmodel_bakery.client.transports import create_transport, failures
 from savedmodel_bakery.client.transports.failures import connecting_failed
-from savedmodel_bakery.client.transports.transport import create_transport
 from savedmodel_bakery.wire.status import Code, StatusError
 
 TIMEOUT_S = 30.0

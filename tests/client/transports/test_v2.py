@@ -27,7 +27,7 @@ from savedmodel_bakery import (
 )
 from savedmodel_bakery.client.calls import ModelSpec, Predict
 from savedmodel_bakery.client.servers import parse_server
-from savedmodel_bakery.client.transports.transport import create_transport
+from savedmodel_bakery.client.transports import create_transport
 from savedmodel_bakery.wire.status import Code
 
 Connect = Callable[..., Client]
