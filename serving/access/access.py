@@ -24,15 +24,21 @@ from savedmodel_bakery.wire.v2.schema import METHODS as V2_METHODS
 logger = logging.getLogger(__name__)
 
 _CHECK_INTERVAL_S = 1.0  # of the tokens file
-_PROFILER = "/tensorflow.ProfilerService/"
+PROFILER = "/tensorflow.ProfilerService/"
+"""Before the name of an RPC of TensorFlow's profiler."""
 
 # RPCs of the v2 protocol that name a model; any valid token is enough for the others, most of which are unimplemented.
 _NEED_PREDICT = ("ModelReady", "ModelMetadata", "ModelConfig", "ModelInfer", "RepositoryIndex")
 RPC_ROLES: dict[str, Role | None] = {
-    **{method.path: Role.PREDICT for method in METHODS.values()},
+    METHODS["Predict"].path: Role.PREDICT,
+    METHODS["Classify"].path: Role.PREDICT,
+    METHODS["Regress"].path: Role.PREDICT,
+    METHODS["MultiInference"].path: Role.PREDICT,
+    METHODS["GetModelMetadata"].path: Role.PREDICT,
+    METHODS["GetModelStatus"].path: Role.PREDICT,
     METHODS["HandleReloadConfigRequest"].path: Role.ADMIN,
-    _PROFILER + "Profile": Role.ADMIN,
-    _PROFILER + "Terminate": Role.ADMIN,
+    PROFILER + "Profile": Role.ADMIN,
+    PROFILER + "Terminate": Role.ADMIN,
     **{method.path: Role.PREDICT if name in _NEED_PREDICT else None for name, method in V2_METHODS.items()},
 }
 """By path. The health service, and ServerLive and ServerReady of the v2 protocol, need no token; a call of any other

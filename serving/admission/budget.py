@@ -79,7 +79,7 @@ class MemoryBudget:
         self._is_trimming = False
         self._trimmed_at = 0.0
         self._resident_bytes = 0  # after the last trim
-        self._least_bytes = 0  # after any
+        self._least_bytes = 0  # since the models were measured, after a trim
         self._queue: deque[_Waiter] = deque()
         self.measure_models()
 

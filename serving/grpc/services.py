@@ -12,6 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from savedmodel_bakery.serving.access.access import PROFILER
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.call.call import Rpc
 from savedmodel_bakery.serving.prediction_service import PredictionService
@@ -25,7 +26,6 @@ Reload = Callable[[Any, RequestContext], None]
 
 _COUNTED = ("Predict", "Classify", "Regress")
 _RUN_MODELS = {*_COUNTED, "MultiInference"}
-_PROFILER = "/tensorflow.ProfilerService/"
 _PATH_COMPONENT = re.compile(r"[^/\0]*")
 
 
@@ -75,8 +75,8 @@ class Profiler:
     def calls(self) -> dict[str, Rpc]:
         """Return the calls by path; without Monitor, as TensorFlow's own service."""
         return {
-            _PROFILER + "Profile": Rpc(schema.ProfileRequest.FromString, self.profile),
-            _PROFILER + "Terminate": Rpc(schema.TerminateRequest.FromString, self.terminate),
+            PROFILER + "Profile": Rpc(schema.ProfileRequest.FromString, self.profile),
+            PROFILER + "Terminate": Rpc(schema.TerminateRequest.FromString, self.terminate),
         }
 
     def profile(self, request: Any, context: RequestContext) -> Any:
