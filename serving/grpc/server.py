@@ -24,6 +24,8 @@ _OPTIONS = {
     "grpc.so_reuseport": 0,  # no second process may listen on the same port
     "grpc.enable_channelz": 0,  # its records take 2 % of a small call's time, and nothing serves them
     "grpc.per_message_decompression": 0,  # see codec.unpack
+    # From a thousand calls that have just arrived to three thousand, gRPC would cancel some, whoever makes them.
+    "grpc.server.max_pending_requests": 3000,
     "grpc.http2.bdp_probe": 0,  # with it, gRPC receives megabytes of messages that are rejected unread
     "grpc.http2.lookahead_bytes": 2**18,  # what it receives of a message before it is read: a small photo
 }
