@@ -79,7 +79,7 @@ def decode(
     """Decode a message; raises UndecodableError if no worker could, and StatusError if it does not fit the model.
 
     `input_dtypes` types the values of a JSON body; `model_name` is the model of messages that name none; `charge` is
-    called with the bytes of memory that parsing a protobuf body takes, and may raise StatusError.
+    called with the bytes of memory that other bodies take, and may raise StatusError.
     """
     media_type = amqp.media_type(message.content_type)
     if media_type == amqp.PROTOBUF:
@@ -87,7 +87,7 @@ def decode(
     if media_type == amqp.JSON:
         return _decode_json(message, input_dtypes, model_name, limits)
     if media_type.startswith(amqp.IMAGE_PREFIX):
-        return _decode_image(message, model_name)
+        return _decode_image(message, model_name, charge)
     raise UndecodableError(
         f'unsupported content type "{message.content_type}": must be {amqp.PROTOBUF}, {amqp.JSON} or image/…'
     )
@@ -98,7 +98,7 @@ def _decode_protobuf(message: Message, charge: Callable[[int], None]) -> Call:
     method = _METHOD_BY_TYPE.get(type_name)
     if method is None:
         raise UndecodableError(f'unsupported type "{type_name}": must be one of {", ".join(_METHOD_BY_TYPE)}')
-    charge(parsed_size(METHODS[method].request, message.body))
+    charge(len(message.body) + parsed_size(METHODS[method].request, message.body))
     try:
         _check_protobuf(METHODS[method].request, message.body)
     except DecodeError:
@@ -122,8 +122,9 @@ def _decode_json(message: Message, input_dtypes: InputDTypes, model_name: str, l
     return Call("Predict", _encode_request(spec, inputs), partial(_encode_json, is_row_format))
 
 
-def _decode_image(message: Message, model_name: str) -> Call:
+def _decode_image(message: Message, model_name: str, charge: Callable[[int], None]) -> Call:
     """Decode an image file: one row of the input that the headers name."""
+    charge(len(message.body))
     image = np.empty(1, object)
     image[0] = message.body
     alias = amqp.header_text(message.headers.get(amqp.INPUT, "image"))

@@ -82,8 +82,6 @@ class Handlers:
 
     def _decode(self, message: Message) -> Call:
         with closing(self._limits.context()) as context, parsing(context) as limits:
-            if amqp.media_type(message.content_type) != amqp.JSON:  # parsing is charged for JSON
-                context.charge(len(message.body))
             read_dtypes = partial(self._input_dtypes, context=context)
             return codec.decode(message, read_dtypes, self._model_name, limits, context.charge)
 
