@@ -117,8 +117,8 @@ def start_rest(
     except OSError as error:
         logger.error("Failed to start HTTP Server at %s:%d: %s", flags.text("bind_address"), port, error.strerror)
         return None
-    server.start()
     state.watch_admission("REST", admission)
+    server.start()
     logger.info("Exporting HTTP/REST API at:localhost:%d ...", port)
     if with_playground:
         logger.info("The playground is at %s of this port", PLAYGROUND)
