@@ -78,9 +78,8 @@ def kept_window(height: Side, width: Side, preprocessing: Preprocessing) -> Wind
         return Window(zero, zero, height, width)
     # In integers, because the product with a float fraction can be off by one pixel.
     side = tf.maximum(tf.minimum(height, width) * fraction.numerator // fraction.denominator, 1)
-    # The larger half of an odd margin is above and to the left, as in the training of the networks of
-    # github.com/tensorflow/tpu (models/official/efficientnet/preprocessing.py, _decode_and_center_crop).
-    return Window((height - side + 1) // 2, (width - side + 1) // 2, side, side)
+    top, left = (half_of(whole - side, preprocessing) for whole in (height, width))
+    return Window(top, left, side, side)
 
 
 def is_transposed(orientation: Orientation) -> Flag:
@@ -118,8 +117,12 @@ def turn_upright(pixels: Pixels, orientation: Orientation) -> Pixels:
 def resized_size(height: Side, width: Side, preprocessing: Preprocessing) -> Size:
     """Return the size to which a window is resized: that of the network's input, or the largest that fits into it.
 
-    The shorter side of a letterboxed image is rounded to the nearest pixel, halves up, and is at least 1.
+    The shorter side of a letterboxed image is rounded to the nearest pixel, halves up, and is at least 1. With crop
+    `short:`, it is the shorter side that is stated, and the longer one is rounded down, as in torchvision's `resize`.
     """
+    if preprocessing.short_side is not None:
+        shorter, side = tf.minimum(height, width), tf.constant(preprocessing.short_side, tf.int64)
+        return height * side // shorter, width * side // shorter
     max_height, max_width = (tf.fill(tf.shape(height), tf.constant(side, tf.int64)) for side in preprocessing.size)
     if preprocessing.crop != LETTERBOX:
         return max_height, max_width
@@ -132,6 +135,23 @@ def resized_size(height: Side, width: Side, preprocessing: Preprocessing) -> Siz
         tf.where(is_wide, scaled(height, max_width, width), max_height),
         tf.where(is_wide, max_width, scaled(width, max_height, height)),
     )
+
+
+def centre_of(resized: Size, preprocessing: Preprocessing) -> Size:
+    """Return the distances of the centre, which the network receives, from the top and left of a resized image."""
+    top, left = (half_of(whole - part, preprocessing) for whole, part in zip(resized, preprocessing.size, strict=True))
+    return top, left
+
+
+def half_of(margin: Side, preprocessing: Preprocessing) -> Side:
+    """Return the part of a margin that is above, or to the left of, what is cut out.
+
+    Sources: up, github.com/tensorflow/tpu (models/official/efficientnet/preprocessing.py, _decode_and_center_crop);
+    down, Keras's smart_resize and transformers' center_crop; even, torchvision's center_crop.
+    """
+    half = margin // 2
+    rounded = {"up": 1, "down": 0, "even": half % 2}[preprocessing.margin_rounding]
+    return half + margin % 2 * rounded
 
 
 def place_on_canvas(pixels: Tensor, size: Size, corner: Size, colour: tuple[int, int, int]) -> Tensor:

@@ -10,8 +10,9 @@ import tensorflow as tf
 
 from savedmodel_bakery.exporter.graph_functions import with_fallback
 from savedmodel_bakery.exporter.image import bmp, chunks, encodings, framing, gif
+from savedmodel_bakery.exporter.image.bytes_ops import read_unsigned
 from savedmodel_bakery.exporter.image.header import Header
-from savedmodel_bakery.exporter.recipe import LETTERBOX, Preprocessing
+from savedmodel_bakery.exporter.recipe import LETTERBOX, MAX_WHITE, Preprocessing
 from savedmodel_bakery.exporter.tensor_types import (
     Flag,
     ImageBytes,
@@ -30,12 +31,13 @@ RATIOS = (1, 2, 4, 8)
 # The decoded image must still be this many times larger than the network's input, so that resizing has pixels to mix.
 MIN_OVERSAMPLING = 2
 
-# Mixing needs several times the memory of the pixels, so it is done in strips of about this many pixels.
+# Conversions need several times the memory of the pixels, so they are done in strips of about this many pixels.
 _STRIP_PIXELS = 2**20
 
 _EIGHT = np.uint16(8)  # a shift needs the dtype of what it shifts
 
-_DCT = "INTEGER_ACCURATE"
+_DCT = {"accurate": "INTEGER_ACCURATE", "fast": "INTEGER_FAST"}
+_KERNELS = {"bilinear": "triangle", "bicubic": "keyscubic"}  # names in TensorFlow's operation
 _NO_PIXELS = np.zeros([0, 0, 3], np.uint8)
 NO_NETWORK_PIXELS = np.zeros([0, 0, 3], np.float32)
 """Stands for the pixels of an image that can't be read."""
@@ -62,9 +64,8 @@ def read_file(data: ImageBytes, header: Header, preprocessing: Preprocessing) ->
 def decode_file(data: ImageBytes, header: Header, preprocessing: Preprocessing) -> DecodedImage:
     """Decode the part of a file that the recipe keeps.
 
-    JPEG is decoded with the accurate inverse DCT, which matches Pillow bit for bit; TensorFlow's default is up to 6
-    levels off. An animation is represented by its first frame, gray becomes three equal channels, and transparent
-    pixels show the recipe's background. With `decode` fast, a JPEG photo may be decoded at a smaller size.
+    With the accurate inverse DCT, JPEG matches Pillow bit for bit. An animation is represented by its first frame, and
+    gray becomes three equal channels. With `decode` fast, a JPEG photo may be decoded at a smaller size.
     """
     orientation = shown_orientation(header, preprocessing)
     height, width = framing.upright_size(header.height, header.width, orientation)
@@ -82,7 +83,7 @@ def decode_file(data: ImageBytes, header: Header, preprocessing: Preprocessing) 
         {
             encodings.UNKNOWN: lambda: tf.constant(_NO_PIXELS),
             encodings.JPEG: lambda: _decode_jpeg(data, header, decoded_window, ratio_index, preprocessing),
-            encodings.PNG: lambda: crop(lambda data: _decode_with_alpha(data, header.has_alpha)),
+            encodings.PNG: lambda: crop(lambda data: _decode_png(data, header.has_alpha, preprocessing.white)),
             encodings.GIF: lambda: crop(lambda data: gif.decode(data, preprocessing.background_colour)),
             encodings.BMP: lambda: crop(bmp.decode),
             encodings.WEBP: lambda: crop(
@@ -121,9 +122,10 @@ def _decode_jpeg(
     At a ratio above 1, rows outside the window are not decoded; of a file that isn't progressive, the bytes after the
     window are not read.
     """
+    dct = _DCT[preprocessing.jpeg_dct]
 
     def full_size() -> Pixels:
-        return _decode_and_crop(window, lambda data: tf.io.decode_jpeg(data, channels=3, dct_method=_DCT), data)
+        return _decode_and_crop(window, lambda data: tf.io.decode_jpeg(data, channels=3, dct_method=dct), data)
 
     def smaller(ratio: int) -> Pixels:
         # Skip rows only. A decoder that skips columns too may return uninitialised memory (jpeg_crop_scanline of
@@ -131,7 +133,7 @@ def _decode_jpeg(
         rows = tf.cast(tf.stack([window.top, 0, window.height, -(-header.width // ratio)]), tf.int32)
         return _decode_and_crop(
             window._replace(top=0),
-            lambda data: tf.image.decode_and_crop_jpeg(data, rows, channels=3, ratio=ratio, dct_method=_DCT),
+            lambda data: tf.image.decode_and_crop_jpeg(data, rows, channels=3, ratio=ratio, dct_method=dct),
             data,
         )
 
@@ -160,10 +162,33 @@ def _decode_with_alpha(data: ImageBytes, has_alpha: Flag) -> Pixels:
     return tf.cond(has_alpha, lambda: decode(4), lambda: decode(3))
 
 
+def _decode_png(data: ImageBytes, has_alpha: Flag, white: int) -> Pixels:
+    """Decode a PNG file to 4 channels if it has alpha, else to 3; of levels of 16 bits, `white` becomes 255."""
+    if white == MAX_WHITE:  # the decoder itself keeps the upper 8 bits
+        return _decode_with_alpha(data, has_alpha)
+
+    def decode(channels: int) -> Pixels:
+        levels = tf.io.decode_png(data, channels=channels, dtype=tf.uint16)
+        scale = tf.constant([255 / white] * 3 + [255 / MAX_WHITE] * (channels - 3))
+        return _in_strips(levels, lambda strip: tf.round(tf.minimum(tf.cast(strip, tf.float32) * scale, 255)), channels)
+
+    is_deep = tf.equal(read_unsigned(data, 24, 1), 16)  # the header's bit depth
+    return tf.cond(
+        is_deep,
+        lambda: tf.cond(has_alpha, lambda: decode(4), lambda: decode(3)),
+        lambda: _decode_with_alpha(data, has_alpha),
+    )
+
+
 def _make_opaque(pixels: Pixels, has_alpha: Flag, preprocessing: Preprocessing) -> Pixels:
-    """Composite pixels with alpha over the recipe's background; return others unchanged."""
-    opaque = tf.cond(has_alpha, lambda: _composite(pixels, preprocessing.background_colour), lambda: pixels)
-    return tf.ensure_shape(opaque, [None, None, 3])
+    """Remove the alpha channel as the recipe says; return pixels without one unchanged."""
+
+    def remove() -> Pixels:
+        if preprocessing.alpha == "drop":
+            return pixels[..., :3]
+        return _composite(pixels, preprocessing.background_colour)
+
+    return tf.ensure_shape(tf.cond(has_alpha, remove, lambda: pixels), [None, None, 3])
 
 
 def _composite(pixels: Pixels, background: tuple[int, int, int]) -> Pixels:
@@ -171,30 +196,40 @@ def _composite(pixels: Pixels, background: tuple[int, int, int]) -> Pixels:
 
     Levels are rounded to the nearest; ties can't occur, as 255 is odd.
     """
-    pixels = tf.ensure_shape(pixels, [None, None, 4])
-    height, width = tf.unstack(tf.shape(pixels)[:2])
-    step = tf.maximum(_STRIP_PIXELS // tf.maximum(width, 1), 1)
-    strips = tf.TensorArray(
-        tf.uint8, size=(height + step - 1) // step, infer_shape=False, element_shape=[None, None, 3]
-    )
 
-    def mix(index: Integer, strips: Tensor) -> tuple[Integer, Tensor]:
+    def mix(strip: Pixels) -> Tensor:
         # A level times an alpha is at most 255 · 255; 16 bits hold that and the rounding.
-        strip = tf.cast(pixels[index * step : (index + 1) * step], tf.uint16)
+        strip = tf.cast(strip, tf.uint16)
         colour, alpha = strip[..., :3], strip[..., 3:]
         mixed = colour * alpha + tf.constant(background, tf.uint16) * (255 - alpha) + 128
         # Division by 255: 1/255 is 1/256 + 1/256² and a remainder that makes no difference below 65536.
-        mixed = tf.bitwise.right_shift(mixed + tf.bitwise.right_shift(mixed, _EIGHT), _EIGHT)
-        return index + 1, strips.write(index, tf.cast(mixed, tf.uint8))
+        return tf.bitwise.right_shift(mixed + tf.bitwise.right_shift(mixed, _EIGHT), _EIGHT)
+
+    return _in_strips(tf.ensure_shape(pixels, [None, None, 4]), mix, 3)
+
+
+def _in_strips(pixels: Tensor, convert: Callable[[Tensor], Tensor], channels: int) -> Pixels:
+    """Convert pixels to levels 0..255 of `channels` channels, in strips."""
+    height, width = tf.unstack(tf.shape(pixels)[:2])
+    step = tf.maximum(_STRIP_PIXELS // tf.maximum(width, 1), 1)
+    strips = tf.TensorArray(
+        tf.uint8, size=(height + step - 1) // step, infer_shape=False, element_shape=[None, None, channels]
+    )
+
+    def convert_next(index: Integer, strips: Tensor) -> tuple[Integer, Tensor]:
+        strip = convert(pixels[index * step : (index + 1) * step])
+        return index + 1, strips.write(index, tf.cast(strip, tf.uint8))
 
     _, strips = tf.while_loop(
-        lambda index, _: index < strips.size(), mix, (tf.constant(0), strips), parallel_iterations=1
+        lambda index, _: index < strips.size(), convert_next, (tf.constant(0), strips), parallel_iterations=1
     )
     return strips.concat()
 
 
 def resize(decoded: DecodedImage, preprocessing: Preprocessing) -> NetworkPixels:
     """Resize to `preprocessing.size`, on a canvas if the recipe letterboxes."""
+    if preprocessing.short_side is not None:
+        return _resize_centre(decoded, preprocessing)
     is_letterboxed = preprocessing.crop == LETTERBOX
     size = tf.cast(decoded.resized_size, tf.int32) if is_letterboxed else preprocessing.size
     resized = tf.image.resize(decoded.pixels, size, method=preprocessing.resize, antialias=preprocessing.antialias)
@@ -202,6 +237,24 @@ def resize(decoded: DecodedImage, preprocessing: Preprocessing) -> NetworkPixels
     if is_letterboxed:
         corner = framing.corner_of(decoded.resized_size, preprocessing)
         resized = framing.place_on_canvas(resized, preprocessing.size, corner, preprocessing.padding_colour)
+    return tf.ensure_shape(resized, [*preprocessing.size, 3])
+
+
+def _resize_centre(decoded: DecodedImage, preprocessing: Preprocessing) -> NetworkPixels:
+    """Resize and return the centre. What is around it, millions of pixels of a long photo, is never computed."""
+    centre = tf.stack(framing.centre_of(decoded.resized_size, preprocessing))
+    sizes = tf.stack(decoded.resized_size), tf.shape(decoded.pixels)[:2]
+    resized_size, size = (tf.cast(size, tf.float32) for size in sizes)
+    (resized,) = tf.unstack(
+        tf.raw_ops.ScaleAndTranslate(
+            images=decoded.pixels[tf.newaxis],
+            size=preprocessing.size,
+            scale=resized_size / size,
+            translation=-tf.cast(centre, tf.float32),
+            kernel_type=_KERNELS.get(preprocessing.resize, preprocessing.resize),
+            antialias=preprocessing.antialias,
+        )
+    )
     return tf.ensure_shape(resized, [*preprocessing.size, 3])
 
 

@@ -22,12 +22,20 @@ from savedmodel_bakery.exporter.recipe.model import (
     Boxes,
     Source,
 )
-from savedmodel_bakery.exporter.recipe.preprocessing import LETTERBOX, PIXELS, RESIZE_METHODS, SCALES, Preprocessing
+from savedmodel_bakery.exporter.recipe.preprocessing import (
+    LETTERBOX,
+    MAX_WHITE,
+    PIXELS,
+    RESIZE_METHODS,
+    SCALES,
+    Preprocessing,
+)
 from savedmodel_bakery.files import parse_toml, read_small
 from savedmodel_bakery.wire import version_folder
 
 __all__ = [
     "LETTERBOX",
+    "MAX_WHITE",
     "OPTIMISATIONS",
     "RESIZE_METHODS",
     "SCALES",
@@ -96,7 +104,7 @@ class Recipe:
         for part in GROUPS:
             getattr(self, part).check_task(task)
         crop, orientation = self.preprocessing.crop, self.preprocessing.orientation
-        if task in ("detect", "segment") and self.preprocessing.crop_fraction is not None:
+        if task in ("detect", "segment") and not self.preprocessing.keeps_whole_photo:
             raise RecipeError(
                 f"invalid crop {crop!r}: task {task} answers for the whole photo; must be none or letterbox"
             )

@@ -21,9 +21,10 @@ from savedmodel_bakery.exporter.recipe.fields import (
 )
 
 RESIZE_METHODS = ("bilinear", "bicubic", "area", "lanczos3", "lanczos5", "gaussian", "mitchellcubic", "nearest")
-STRETCH, LETTERBOX = "none", "letterbox"
+STRETCH, LETTERBOX, SHORT = "none", "letterbox", "short:"
 PIXELS = "0..255"
 MAX_SIZE = 4096
+MAX_WHITE = 2**16 - 1
 
 Number = TypeVar("Number", int, float)
 Triple = tuple[float, float, float]
@@ -40,10 +41,15 @@ SCALES: dict[str, tuple[Triple, Triple]] = {
 }
 
 
-def parse_crop(text: str) -> Fraction | None:
-    """Parse the crop: None for `none` and `letterbox`, else the fraction."""
+def parse_crop(text: str) -> Fraction | int | None:
+    """Parse the crop: the fraction, the shorter side of `short:`, or None for `none` and `letterbox`."""
     if text in (STRETCH, LETTERBOX):
         return None
+    if text.startswith(SHORT):
+        side = int(text.removeprefix(SHORT))
+        if not 1 <= side <= MAX_SIZE:
+            raise ValueError
+        return side
     fraction = Fraction(text)
     if not 0 < fraction <= 1:
         raise ValueError
@@ -111,11 +117,23 @@ class Preprocessing(FieldGroup):
         metavar="SIDE|HxW",
     )
     crop: str = recipe_field(
-        Parsed(parse_crop, "none, letterbox or a fraction above 0 and at most 1, such as 7/8 or 0.875"),
+        Parsed(
+            parse_crop,
+            f"none, letterbox, a fraction above 0 and at most 1, such as 7/8 or 0.875, or short:SIDE with 1 to "
+            f"{MAX_SIZE} pixels",
+        ),
         "Part of the photo to keep: a fraction such as 7/8 cuts out the central square whose side is that part of the "
-        "shorter side; none stretches the whole photo; letterbox fits it in undistorted and pads it.",
+        "shorter side; short:256 makes the shorter side 256 pixels long and then cuts out the centre, as torchvision's "
+        "Resize(256) and CenterCrop; none stretches the whole photo; letterbox fits it in undistorted and pads it.",
         default=REQUIRED,
-        metavar="none|letterbox|FRACTION",
+        metavar="none|letterbox|short:SIDE|FRACTION",
+    )
+    crop_margin: str | None = recipe_field(
+        Choice("up", "down", "even"),
+        "How half of an odd margin is rounded, above and to the left of what is cut out: up as in EfficientNet's "
+        "training, down as in Keras's crop_to_aspect_ratio and in Hugging Face's processors, or to an even number of "
+        "pixels as in torchvision.",
+        when_unset="up; even for crop short:SIDE",
     )
     resize: str = recipe_field(
         Choice(*RESIZE_METHODS), "Interpolation of pixels, a method of tf.image.resize.", default=REQUIRED
@@ -149,8 +167,27 @@ class Preprocessing(FieldGroup):
         "there is accepted.",
         default="exact",
     )
+    jpeg_dct: str = recipe_field(
+        Choice("accurate", "fast"),
+        "Inverse DCT that decodes JPEG: accurate as in Pillow, OpenCV and torchvision, or fast as in TensorFlow's "
+        "decode_jpeg and decode_image, and so in Keras's image_dataset_from_directory. Pixels differ by up to 20 "
+        "levels.",
+        default="accurate",
+    )
+    alpha: str = recipe_field(
+        Choice("background", "drop"),
+        "What transparent pixels of PNG and WebP photos show: background mixes their colour with that behind them; "
+        "drop shows their colour as if they were not transparent, as TensorFlow and Keras do.",
+        default="background",
+    )
     background: str = recipe_field(
         _COLOUR, "Colour behind transparent pixels, levels 0 to 255.", default="255,255,255", metavar="R,G,B"
+    )
+    white: int = recipe_field(
+        WholeNumber(1, MAX_WHITE),
+        "Level that is white in PNG photos of 16 bits, such as 4095 if their levels are those of a 12-bit camera.",
+        default=MAX_WHITE,
+        metavar="LEVEL",
     )
     padding: str = recipe_field(
         _COLOUR, "Colour of a letterbox's margins, levels 0 to 255.", default="0,0,0", metavar="R,G,B"
@@ -164,6 +201,16 @@ class Preprocessing(FieldGroup):
     )
 
     def _check_combination(self) -> None:
+        if self.short_side is not None and self.short_side < max(self.size):
+            raise RecipeError(
+                f"invalid crop {self.crop!r}: the centre of {'x'.join(map(str, self.size))} pixels does not fit into a "
+                f"shorter side of {self.short_side}; must be at least short:{max(self.size)}"
+            )
+        if self.short_side is not None and self.resize in ("nearest", "area"):
+            raise RecipeError(
+                f"invalid resize {self.resize!r}: crop {self.crop} needs another method; must be one of "
+                f"{', '.join(method for method in RESIZE_METHODS if method not in ('nearest', 'area'))}"
+            )
         mean, std = self.mean_and_std
         if self.channels == "GRAY" and (len(set(mean)) > 1 or len(set(std)) > 1):
             raise RecipeError(
@@ -173,8 +220,25 @@ class Preprocessing(FieldGroup):
 
     @property
     def crop_fraction(self) -> Fraction | None:
-        """Side of the central square as a part of the shorter side; None if the whole photo is used."""
-        return parse_crop(self.crop)
+        """Side of the central square as a part of the shorter side; None for other crops."""
+        crop = parse_crop(self.crop)
+        return crop if isinstance(crop, Fraction) else None
+
+    @property
+    def short_side(self) -> int | None:
+        """Shorter side of the resized photo whose centre is cut out, in pixels; None for other crops."""
+        crop = parse_crop(self.crop)
+        return crop if isinstance(crop, int) else None
+
+    @property
+    def margin_rounding(self) -> str:
+        """How half of an odd margin is rounded: `up`, `down` or `even`."""
+        return self.crop_margin or ("up" if self.short_side is None else "even")
+
+    @property
+    def keeps_whole_photo(self) -> bool:
+        """Whether all of the photo is in the network's input."""
+        return parse_crop(self.crop) is None
 
     @property
     def background_colour(self) -> Colour:

@@ -34,13 +34,13 @@ _IMAGE_FIELDS = ("size", "crop", "resize", "antialias", "scale", "channels")
 def reference_preprocessing(
     baked: Preprocessing, known: Mapping[str, Any]
 ) -> tuple[Preprocessing, dict[str, tuple[Any, Any]]]:
-    """Return the preprocessing of the reference pipeline: the source's own values where `known`, photos always upright.
+    """Return the preprocessing of the reference pipeline: the source's own values where `known`.
 
     Also returns where the baked one departs from it: name to (baked, reference).
     """
     own = {name: known[name] for name in _IMAGE_FIELDS if name in known}
-    expected = dataclasses.replace(baked, **own, orientation="exif")
-    pairs = {name: (getattr(baked, name), getattr(expected, name)) for name in (*_IMAGE_FIELDS, "orientation")}
+    expected = dataclasses.replace(baked, **own)
+    pairs = {name: (getattr(baked, name), getattr(expected, name)) for name in _IMAGE_FIELDS}
     return expected, {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 

@@ -1,7 +1,7 @@
-"""The reference pipeline: from a photo's file to the network's input, with Pillow and NumPy alone.
+"""The reference pipeline: from a photo's file to the network's input, without TensorFlow.
 
-It shares nothing with the image graph but the recipe, so that a mistake in either of them shows as a difference. Must
-not know TensorFlow.
+Pillow decodes, but for what it can't: libjpeg-turbo's fast DCT (simplejpeg), and all 16 bits of a PNG file (pypng). It
+shares nothing with the image graph but the recipe, so that a mistake in either of them shows as a difference.
 
 It resizes by the definitions of the kernels: each row of the output is a weighted mean of rows of the input, and each
 column one of columns; output sample i is at (i + 1/2) · scale in the input, input sample j at j + 1/2. Antialiasing
@@ -11,24 +11,30 @@ widens the kernel by the scale when the image is made smaller. (Kernels: Keys 19
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import png
+import simplejpeg
 from PIL import ExifTags, Image, ImageOps
 
 from savedmodel_bakery.errors import ParityError
-from savedmodel_bakery.exporter.recipe import LETTERBOX, Preprocessing
+from savedmodel_bakery.exporter.recipe import LETTERBOX, MAX_WHITE, Preprocessing
 from savedmodel_bakery.exporter.tasks.task import placement_of
 
+_BIT_DEPTH = 24  # its place in a PNG file (third edition, 11.2.1)
 _TRANSPOSED = (5, 6, 7, 8)  # EXIF orientations that swap height and width
 
 
 def read_upright(photo: Path, preprocessing: Preprocessing) -> Image.Image:
-    """Read a photo as upright RGB of 8 bits each, on the recipe's background where it is transparent."""
+    """Read a photo as RGB of 8 bits each, turned and without transparency as the recipe says."""
     with _reading(photo), Image.open(photo) as opened:
-        picture = ImageOps.exif_transpose(opened)
+        picture = _decode(photo, opened, preprocessing)
+        if preprocessing.orientation == "exif":
+            picture = ImageOps.exif_transpose(picture)
         if picture.mode.startswith("I"):  # 16 bits of gray, which Pillow would clip at 255
             gray = np.asarray(picture)
             levels = (gray >> 8).astype(np.uint8)
@@ -36,8 +42,27 @@ def read_upright(photo: Path, preprocessing: Preprocessing) -> Image.Image:
             picture = Image.merge("LA", [Image.fromarray(levels), Image.fromarray(alpha)])
         if not picture.has_transparency_data:
             return picture.convert("RGB")
+        if preprocessing.alpha == "drop" and opened.format != "GIF":  # there, no colour is below
+            return picture.convert("RGBA").convert("RGB")
         canvas = Image.new("RGBA", picture.size, (*preprocessing.background_colour, 255))
         return Image.alpha_composite(canvas, picture.convert("RGBA")).convert("RGB")
+
+
+def _decode(photo: Path, opened: Image.Image, preprocessing: Preprocessing) -> Image.Image:
+    """Return the picture of a photo that Pillow has opened; with its EXIF orientation."""
+    data = photo.read_bytes()
+    if opened.format in ("JPEG", "MPO") and preprocessing.jpeg_dct == "fast":
+        colours = {"L": "GRAY"}.get(opened.mode, opened.mode)
+        levels = simplejpeg.decode_jpeg(data, colours, fastdct=True)
+        decoded = Image.fromarray(levels.squeeze()) if opened.mode != "CMYK" else Image.fromarray(255 - levels, "CMYK")
+    elif opened.format == "PNG" and preprocessing.white != MAX_WHITE and data[_BIT_DEPTH] == 16:
+        width, height, rows, _ = png.Reader(bytes=data).asRGBA()
+        rgba = np.reshape(list(rows), (height, width, 4)) / ([preprocessing.white] * 3 + [MAX_WHITE])
+        decoded = Image.fromarray((255 * np.minimum(rgba, 1)).round().astype(np.uint8))
+    else:
+        return opened
+    decoded.getexif()[ExifTags.Base.Orientation] = opened.getexif().get(ExifTags.Base.Orientation, 1)
+    return decoded
 
 
 def upright_size(photo: Path, preprocessing: Preprocessing) -> tuple[int, int]:
@@ -63,8 +88,10 @@ def fit(picture: Image.Image, preprocessing: Preprocessing) -> np.ndarray:
     height, width, _ = levels.shape
     if preprocessing.crop_fraction is not None:
         side = max(int(min(height, width) * preprocessing.crop_fraction), 1)
-        top, left = -((side - height) // 2), -((side - width) // 2)  # half of an odd margin is rounded up
+        top, left = (_half(whole - side, preprocessing) for whole in (height, width))
         levels = levels[top : top + side, left : left + side]
+    if preprocessing.short_side is not None:
+        return _resize_centre(levels, preprocessing, preprocessing.short_side)
     if preprocessing.crop != LETTERBOX:
         return resize(levels, preprocessing.size, preprocessing.resize, antialias=preprocessing.antialias)
     _, (top, left), fitted = placement_of((height, width), preprocessing)
@@ -72,6 +99,26 @@ def fit(picture: Image.Image, preprocessing: Preprocessing) -> np.ndarray:
     resized = resize(levels, fitted, preprocessing.resize, antialias=preprocessing.antialias)
     canvas[top : top + fitted[0], left : left + fitted[1]] = resized
     return canvas
+
+
+def _resize_centre(levels: np.ndarray, preprocessing: Preprocessing, short_side: int) -> np.ndarray:
+    """Make the shorter side `short_side` long, and return the centre."""
+    shorter = min(levels.shape[:2])
+    lengths = [int(short_side * length / shorter) for length in levels.shape[:2]]
+    starts = [_half(length - side, preprocessing) for length, side in zip(lengths, preprocessing.size, strict=True)]
+    rows, columns = (
+        weights(
+            length, resized, preprocessing.resize, antialias=preprocessing.antialias, kept=range(start, start + side)
+        )
+        for length, resized, start, side in zip(levels.shape[:2], lengths, starts, preprocessing.size, strict=True)
+    )
+    return _weighted(levels, rows, columns)
+
+
+def _half(margin: int, preprocessing: Preprocessing) -> int:
+    """Return half of a margin, rounded as the recipe says."""
+    half = margin / 2
+    return {"up": math.ceil(half), "down": math.floor(half), "even": round(half)}[preprocessing.margin_rounding]
 
 
 def normalise(pixels: np.ndarray, preprocessing: Preprocessing) -> np.ndarray:
@@ -128,14 +175,22 @@ def resize(pixels: np.ndarray, size: tuple[int, int], method: str, *, antialias:
         weights(length, output_length, method, antialias=antialias)
         for length, output_length in zip(pixels.shape[:2], size, strict=True)
     )
+    return _weighted(pixels, rows, columns)
+
+
+def _weighted(pixels: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     resized = np.einsum("ih,hwc,jw->ijc", rows, pixels.astype(np.float64), columns, optimize=True)
     return np.asarray(resized, np.float32)
 
 
-def weights(length: int, output_length: int, method: str, *, antialias: bool) -> np.ndarray:
-    """Return the weights of input samples in each output sample: float64 [output_length, length], rows add up to 1."""
+def weights(length: int, output_length: int, method: str, *, antialias: bool, kept: range | None = None) -> np.ndarray:
+    """Return the weights of input samples in each output sample: float64 [output_length, length], rows add up to 1.
+
+    With `kept`, returns only the rows of these output samples.
+    """
     scale = length / output_length
-    edges = np.arange(output_length + 1) * scale
+    first, end = (kept.start, kept.stop) if kept else (0, output_length)
+    edges = np.arange(first, end + 1) * scale
     samples = np.arange(length)
     if method == "nearest":
         nearest = np.minimum((edges[:-1] + scale / 2).astype(int), length - 1)

@@ -6,9 +6,11 @@ import base64
 import functools
 import io
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import png
 import pytest
 import tensorflow as tf
 from PIL import Image
@@ -16,6 +18,7 @@ from PIL import Image
 from savedmodel_bakery.exporter import resources
 from savedmodel_bakery.exporter.image import header, pixels
 from savedmodel_bakery.exporter.recipe import Preprocessing
+from savedmodel_bakery.exporter.validation import reference
 
 Read = Callable[..., Any]
 Encode = Callable[..., bytes]
@@ -165,6 +168,21 @@ def test_only_transparent_pixels_show_the_background(
     np.testing.assert_array_equal(shown, decoded(data, preprocessing_of(background="12,200,99")))
 
 
+@pytest.mark.parametrize("write", FILES.values(), ids=FILES)
+def test_as_tensorflow_and_keras_decode(
+    thumbnail: Image.Image, encode: Encode, preprocessing_of: Callable[..., Any], tmp_path: Path, write: Any
+) -> None:
+    """With the fast DCT and without alpha; the reference finds the same pixels."""
+    data = write(thumbnail, encode)
+    preprocessing = preprocessing_of(jpeg_dct="fast", alpha="drop")
+    pixels = decoded(data, preprocessing)
+    (tmp_path / "photo").write_bytes(data)
+    np.testing.assert_array_equal(reference.read_upright(tmp_path / "photo", preprocessing), pixels)
+    is_webp_with_alpha = data.startswith(b"RIFF") and header.read_header(data).has_alpha
+    if not data.startswith((b"GIF", b"BM")) and not is_webp_with_alpha:  # these, TensorFlow refuses or misreads
+        np.testing.assert_array_equal(tf.io.decode_image(data, 3, expand_animations=False), pixels)
+
+
 def test_16_bit_png_keeps_its_upper_8_bits(encode: Encode, preprocessing_of: Callable[..., Any]) -> None:
     """All 65536 levels, compared with the rule itself, because Pillow would clip them at 255."""
     levels = np.arange(2**16, dtype=np.uint16).reshape(256, 256)
@@ -172,6 +190,23 @@ def test_16_bit_png_keeps_its_upper_8_bits(encode: Encode, preprocessing_of: Cal
     assert 16 == data[24]  # IHDR's bit depth
     expected = np.repeat((levels >> 8)[..., np.newaxis], 3, axis=2)
     np.testing.assert_array_equal(expected, decoded(data, preprocessing_of()))
+
+
+@pytest.mark.parametrize("colours", ["gray", "colour", "colour and alpha"])
+def test_a_white_level_of_12_bits(preprocessing_of: Callable[..., Any], tmp_path: Path, colours: str) -> None:
+    """Compared with the rule itself, and with the reference; photos of 8 bits stay as they are."""
+    gray, planes = colours == "gray", {"gray": 1, "colour": 3, "colour and alpha": 4}[colours]
+    levels = np.random.default_rng(1).integers(0, 5000, (40, 30, planes)).astype(np.uint16)
+    levels[..., 3:] = 2**16 - 1
+    with (tmp_path / "deep.png").open("wb") as file:
+        writer = png.Writer(30, 40, greyscale=gray, alpha=planes == 4, bitdepth=16)
+        writer.write(file, levels.reshape(40, -1).tolist())
+    preprocessing = preprocessing_of(white=4095)
+    expected = np.round(np.minimum(levels[..., :3] / 4095, 1) * 255) * np.ones(3)
+    np.testing.assert_array_equal(expected, decoded((tmp_path / "deep.png").read_bytes(), preprocessing))
+    np.testing.assert_array_equal(expected, reference.read_upright(tmp_path / "deep.png", preprocessing))
+    Image.fromarray(expected.astype(np.uint8)).save(tmp_path / "flat.png")
+    np.testing.assert_array_equal(expected, decoded((tmp_path / "flat.png").read_bytes(), preprocessing))
 
 
 @pytest.mark.parametrize(
@@ -249,6 +284,24 @@ def test_crop_is_the_central_square_to_the_pixel(
     data = tf.constant(encode(Image.fromarray(picture), "PNG"))
     result = pixels.decode_file(data, header.read_header(data), preprocessing_of(crop=crop)).pixels
     np.testing.assert_array_equal(picture[top : top + side, left : left + side], result)
+
+
+@pytest.mark.parametrize("size", [(90, 60), (61, 90), (60, 60), (48, 1700), (64, 49)], ids=str)
+def test_the_centre_of_a_photo_with_a_shorter_side(
+    read: Read, encode: Encode, preprocessing_of: Callable[..., Any], size: tuple[int, int]
+) -> None:
+    """As torchvision's Resize(56) and CenterCrop: Pillow resizes, an odd margin of 3 or 7 pixels is 2 or 4 above.
+
+    Pillow rounds pixels between rows and columns, and would clip them at 0 and 255.
+    """
+    photo = Image.fromarray(np.random.default_rng(3).integers(80, 170, (*size[::-1], 3), np.uint8))
+    changes = {"size": (49, 48), "crop": "short:56", "resize": "bicubic", "antialias": True}
+    width, height = (int(56 * side / min(size)) for side in size)
+    resized = np.asarray(photo.resize((width, height), Image.Resampling.BICUBIC), np.float32)
+    top, left = round((height - 49) / 2), round((width - 48) / 2)
+    (pixels,) = read([encode(photo, "PNG")], **changes).pixels
+    np.testing.assert_allclose(resized[top : top + 49, left : left + 48], pixels, rtol=0, atol=1.5)
+    np.testing.assert_allclose(reference.fit(photo, preprocessing_of(**changes)), pixels, rtol=0, atol=0.1)
 
 
 def test_height_comes_before_width(read: Read, photos: dict[str, bytes]) -> None:

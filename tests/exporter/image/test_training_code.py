@@ -1,0 +1,149 @@
+"""The rows of docs/how-to/keras-model.md give the pixels of the functions that they name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image, ImageOps
+
+from savedmodel_bakery.exporter.recipe import Recipe, convert_values
+
+SIZE = 56, 40
+ROUNDING = 1.01  # Pillow's, to whole levels
+EXACT = 0.02
+KERAS = "keras.utils.image_dataset_from_directory(…, image_size=…)"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, rocket: Image.Image) -> Path:
+    """A folder of photos: turned, gray, transparent, larger and smaller than the network's input.
+
+    Of sizes at which no sample of `nearest` lies between two pixels; Pillow then takes the other one.
+    """
+    folder = tmp_path_factory.mktemp("photos")
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    rocket.resize((333, 217)).save(folder / "turned.jpg", exif=exif)
+    rocket.resize((103, 67)).convert("L").save(folder / "gray.jpg", subsampling=0)
+    rocket.resize((30, 45)).save(folder / "small.png")
+    transparent = rocket.resize((150, 151))
+    transparent.putalpha(Image.linear_gradient("L").resize(transparent.size))
+    transparent.save(folder / "transparent.png")
+    return folder
+
+
+def options(page: str, *rows: str) -> dict[str, Any]:
+    """Return the values of the recipe that rows of the page's table state; later rows replace those of earlier ones."""
+    values: dict[str, Any] = {}
+    for row in rows:
+        (stated,) = re.findall(rf"^\| [^|]*{re.escape(row)}[^|]*\| `([^`]*)`", page, re.M)
+        for name, value in re.findall(r"--([a-z-]+)(?: ([^-\s]\S*))?", stated):
+            if name.removeprefix("no-") in Recipe.FIELDS and not value:
+                values[name.removeprefix("no-")] = not name.startswith("no-")
+            else:
+                values[name.replace("-", "_")] = value
+    return convert_values(values)
+
+
+def dataset(folder: Path, size: tuple[int, int], **arguments: Any) -> list[np.ndarray]:
+    files = keras.utils.image_dataset_from_directory(
+        folder, labels=None, image_size=size, batch_size=None, shuffle=False, verbose=False, **arguments
+    )
+    return [image.numpy() for image in files]
+
+
+def each(prepare: Callable[[Path], Any]) -> Callable[[Path, tuple[int, int]], list[np.ndarray]]:
+    return lambda folder, _: [np.asarray(prepare(path), np.float32) for path in sorted(folder.iterdir())]
+
+
+def decoded(path: Path, **arguments: Any) -> tf.Tensor:
+    return tf.io.decode_image(path.read_bytes(), channels=3, expand_animations=False, **arguments)
+
+
+def opened(path: Path) -> Image.Image:
+    return Image.open(path).convert("RGB")
+
+
+def upright(path: Path) -> Image.Image:
+    with Image.open(path) as picture:
+        return ImageOps.exif_transpose(picture).convert("RGB")
+
+
+def pillow(filter_: Image.Resampling, read: Callable[[Path], Image.Image] = opened) -> Any:
+    return each(lambda path: read(path).resize(SIZE[::-1], filter_))
+
+
+def resized_and_cropped(path: Path) -> Image.Image:
+    """As torchvision's Resize(64) and CenterCrop((56, 40))."""
+    picture = opened(path)
+    sides = [int(64 * side / min(picture.size)) for side in picture.size]
+    left, top = (round((side - kept) / 2) for side, kept in zip(sides, SIZE[::-1], strict=True))
+    return picture.resize(sides, Image.Resampling.BILINEAR).crop((left, top, left + SIZE[1], top + SIZE[0]))
+
+
+FROM_TF, FROM_PILLOW = "`tf.io.decode_image(…)`", '`Image.open(…).convert("RGB")`'
+FUNCTIONS: dict[str, tuple[tuple[str, ...], dict[str, Any], float, Any]] = {
+    "Keras's dataset": ((KERAS,), {}, EXACT, dataset),
+    "Keras's dataset, cropped": (
+        (KERAS, "crop_to_aspect_ratio"),
+        {"size": 40},
+        EXACT,
+        lambda folder, size: dataset(folder, size, crop_to_aspect_ratio=True),
+    ),
+    "load_img": (
+        ("load_img",),
+        {},
+        EXACT,
+        each(lambda path: keras.utils.img_to_array(keras.utils.load_img(path, target_size=SIZE))),
+    ),
+    "tf.image.resize": (
+        ("`tf.image.resize(image, size)`", FROM_TF),
+        {},
+        EXACT,
+        each(lambda path: tf.image.resize(decoded(path), SIZE)),
+    ),
+    "tf.image.resize, bicubic": (
+        ('`tf.image.resize(image, size, method="bicubic"', FROM_TF),
+        {},
+        EXACT,
+        each(lambda path: tf.image.resize(decoded(path), SIZE, method="bicubic", antialias=True)),
+    ),
+    "Pillow": (("Image.Resampling.BILINEAR", FROM_PILLOW), {}, ROUNDING, pillow(Image.Resampling.BILINEAR)),
+    "Pillow, upright": (
+        ("Image.Resampling.BILINEAR", FROM_PILLOW),
+        {"orientation": "exif"},
+        ROUNDING,
+        pillow(Image.Resampling.BILINEAR, upright),
+    ),
+    "torchvision": (
+        ("CenterCrop", FROM_PILLOW),
+        {"size": SIZE, "crop": "short:64"},
+        ROUNDING,
+        each(resized_and_cropped),
+    ),
+}
+
+
+@pytest.mark.parametrize(("rows", "changes", "atol", "function"), FUNCTIONS.values(), ids=FUNCTIONS)
+def test_rows_of_the_page(
+    clone: Path,
+    folder: Path,
+    read: Callable[..., Any],
+    rows: tuple[str, ...],
+    changes: dict[str, Any],
+    atol: float,
+    function: Any,
+) -> None:
+    page = (clone / "docs" / "how-to" / "keras-model.md").read_text()
+    values = {"size": SIZE, **options(page, *rows), **changes}
+    size = (values["size"],) * 2 if isinstance(values["size"], int) else values["size"]
+    pixels = read([path.read_bytes() for path in sorted(folder.iterdir())], **values).pixels
+    for path, expected, row in zip(sorted(folder.iterdir()), function(folder, size), pixels, strict=True):
+        np.testing.assert_allclose(expected, row, rtol=0, atol=atol, err_msg=path.name)
