@@ -25,6 +25,7 @@ STRETCH, LETTERBOX, SHORT = "none", "letterbox", "short:"
 PIXELS = "0..255"
 MAX_SIZE = 4096
 MAX_WHITE = 2**16 - 1
+_HIGHEST_FRACTION = 1.1
 
 Number = TypeVar("Number", int, float)
 Triple = tuple[float, float, float]
@@ -119,8 +120,8 @@ class Preprocessing(FieldGroup):
     crop: str = recipe_field(
         Parsed(
             parse_crop,
-            f"none, letterbox, a fraction above 0 and at most 1, such as 7/8 or 0.875, or short:SIDE with 1 to "
-            f"{MAX_SIZE} pixels",
+            f"none, letterbox, short:SIDE of 1 to {MAX_SIZE} pixels, or a fraction above 0 and at most 1, such as 7/8 "
+            "or 0.875",
         ),
         "Part of the photo to keep: a fraction such as 7/8 cuts out the central square whose side is that part of the "
         "shorter side; short:256 makes the shorter side 256 pixels long and then cuts out the centre, as torchvision's "
@@ -212,6 +213,12 @@ class Preprocessing(FieldGroup):
                 f"{', '.join(method for method in RESIZE_METHODS if method not in ('nearest', 'area'))}"
             )
         mean, std = self.mean_and_std
+        if self.scale not in SCALES and max(*mean, *std) < _HIGHEST_FRACTION and (mean, std) != SCALES[PIXELS]:
+            same = ":".join(",".join(f"{round(255 * number, 3):g}" for number in numbers) for numbers in (mean, std))
+            raise RecipeError(
+                f"invalid scale {self.scale!r}: mean and standard deviation are on pixels 0..255, and these look like "
+                f"those of pixels 0..1; on 0..255 they are {same}"
+            )
         if self.channels == "GRAY" and (len(set(mean)) > 1 or len(set(std)) > 1):
             raise RecipeError(
                 f"invalid scale {self.scale!r}: it differs by colour; with channels GRAY it must be one mean and one "

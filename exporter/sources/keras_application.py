@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -83,6 +84,20 @@ def preprocessing(model: str) -> dict[str, Any]:
         "antialias": False,
         **PREPARATION[builders[name].__module__.rpartition(".")[2]],
     }
+
+
+def find_application(model: Any) -> str | None:
+    """Return the name of the network of keras.applications that a Keras model is or has as a layer; None if there is none.
+
+    Keras names such a layer after the network, such as `mobilenetv2_1.00_224`.
+    """
+    plain = {re.sub(r"[^a-z0-9]", "", name.lower()): name for name in applications()}
+    for part in (model, *model.layers):
+        letters = re.sub(r"[^a-z0-9]", "", part.name.lower())
+        found = [name for start, name in plain.items() if re.fullmatch(rf"{start}\d*", letters)]
+        if found and hasattr(part, "layers"):
+            return found[0]
+    return None
 
 
 def read(model: str, *, weights: str = "imagenet", layer: str | None = None, task: str | None = None) -> Network:

@@ -43,6 +43,7 @@ class Network:
     defaults: Mapping[str, Any] = field(default_factory=dict)  # values that are usual for such a network
     scaling_layer: str | None = None  # with which the network itself scales pixels 0..255, if it does
     output_shape: tuple[int | None, ...] | None = None  # of the only output, with the batch axis; None if not known
+    application: str | None = None  # the network of keras.applications that it is, or has as a layer
 
     @property
     def returns_map(self) -> bool:

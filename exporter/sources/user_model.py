@@ -8,10 +8,12 @@ import re
 import sys
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from savedmodel_bakery.errors import SourceError
+from savedmodel_bakery.exporter.sources.keras_application import find_application
 from savedmodel_bakery.exporter.sources.network import Network, from_keras_model
 from savedmodel_bakery.files import MAX_BYTES
 
@@ -36,7 +38,7 @@ def read_file(model: str, *, layer: str | None = None) -> Network:
                 'tf_keras.models.load_model(…).export("FOLDER"), and bake --model FOLDER'
             )
         raise SourceError(f"Keras {keras.__version__} cannot load {model}: {error}{advice}") from error
-    return from_keras_model(loaded, model, layer)
+    return replace(from_keras_model(loaded, model, layer), application=find_application(loaded))
 
 
 def _check_container(path: Path) -> None:
@@ -95,7 +97,7 @@ def read_function(model: str, *, layer: str | None = None) -> Network:
         if layer is not None:
             raise SourceError(f"--layer cannot be used with {model}: it returns a tf.Module, which has no layers")
         return Network(network)
-    return from_keras_model(network, model, layer)
+    return replace(from_keras_model(network, model, layer), application=find_application(network))
 
 
 def import_callable(name: str) -> Callable[..., Any]:

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from savedmodel_bakery.exporter.recipe import Preprocessing, Recipe
+from savedmodel_bakery.exporter.recipe import SCALES, Preprocessing, Recipe
+from savedmodel_bakery.exporter.sources import keras_application
 from savedmodel_bakery.exporter.sources.network import Network
 from savedmodel_bakery.exporter.tasks.task import NetworkResult, Task, Tolerance
 from savedmodel_bakery.exporter.validation import reference
@@ -44,11 +45,34 @@ def reference_preprocessing(
     return expected, {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
+def recipe_doubts(preprocessing: Preprocessing, network: Network) -> list[str]:
+    """Return what is implausible about a recipe that no source knows, each in a line with the likely fix."""
+    if network.application and not network.scaling_layer and not preprocessing.like:
+        like = f"{keras_application.PREFIX}{network.application}"
+        prepared = keras_application.preprocessing(like)
+        usual = {name: prepared[name] for name in ("scale", "channels")}
+        stated = {name: getattr(preprocessing, name) for name in usual}
+        if stated != usual and preprocessing.channels != "GRAY":
+            described, expected = (
+                " and ".join(f"{name} {values[name]}" for name in usual) for values in (stated, usual)
+            )
+            return [
+                f"the recipe has {described}, but the weights of {network.application} in keras.applications were "
+                f"trained with {expected}; if the model was not trained otherwise, bake with --like {like}"
+            ]
+    if preprocessing.mean_and_std == SCALES["caffe"] and preprocessing.channels == "RGB":
+        return ["scale caffe with channels RGB: networks with this scale were trained on BGR; check --channels"]
+    return []
+
+
 class ParityCheck:
     """Compares the responses of a baked graph with the reference pipeline, batch by batch."""
 
     def __init__(self, network: Network, recipe: Recipe, task: Task, tolerance: Tolerance) -> None:
         self._network, self._recipe, self._task, self._tolerance = network.call, recipe, task, tolerance
+        self._doubts = recipe_doubts(recipe.preprocessing, network)
+        self._first: tuple[np.ndarray, NetworkResult] | None = None
+        self._answers_alike: bool | None = None  # whether all outputs are those for the first photo; None for one photo
         self._preprocessing, self._departures = reference_preprocessing(recipe.preprocessing, network.recipe)
         self._is_int8 = recipe.optimisation.is_int8  # then `Int8Check` compares the answers
         self._pixel_limit = _PIXEL_LIMITS[recipe.preprocessing.decode]
@@ -65,6 +89,7 @@ class ParityCheck:
 
     def report(self, int8: Int8Agreement | None = None) -> ParityReport:
         """Return the report on all photos so far, with the agreement of an int8 servable with the network."""
+        alike = "the network answers all photos alike, whatever they show; check --weights, --scale and the training"
         return ParityReport(
             self._recipe.source.model,
             self._departures,
@@ -73,7 +98,17 @@ class ParityCheck:
             self._pixel_limit,
             self._photos,
             int8,
+            [*self._doubts, *([alike] if self._answers_alike else [])],
         )
+
+    def _compare_with_first(self, pixels: np.ndarray, result: NetworkResult) -> None:
+        """Note whether a network answers other photos differently."""
+        if self._first is None:
+            self._first = pixels, result
+        elif not np.array_equal(self._first[0], pixels):
+            outputs = zip(self._first[1].outputs.values(), result.outputs.values(), strict=True)
+            is_alike = all(one.shape == other.shape and np.allclose(one, other, atol=1e-7) for one, other in outputs)
+            self._answers_alike = is_alike and self._answers_alike is not False
 
     def _compare(self, response: PhotoResponse) -> PhotoPictures:
         original = reference.read_upright(response.photo, self._preprocessing)
@@ -85,6 +120,7 @@ class ParityCheck:
         else:
             (normalised,) = reference.normalise(pixels[np.newaxis], self._preprocessing)
             result = NetworkResult(run_network(self._network, normalised, self._recipe), size)
+            self._compare_with_first(pixels, result)
             comparison = self._task.compare(response.answers, result, self._tolerance)
             levels = np.abs(response.pixels - pixels)
             mean = float(levels.mean())

@@ -78,6 +78,7 @@ class ParityReport:
         photos: one entry per photo.
         int8: how the answers of an int8 servable compare with those of the network; photos are then within tolerance if
             their pixels are.
+        doubts: what is implausible about the recipe or the network, each in a line with the likely fix.
     """
 
     model: str
@@ -87,6 +88,7 @@ class ParityReport:
     pixel_limit: float
     photos: Sequence[PhotoParity]
     int8: Int8Agreement | None = None
+    doubts: Sequence[str] = ()
 
     @property
     def is_within(self) -> bool:
@@ -107,7 +109,7 @@ class ParityReport:
     @property
     def warning(self) -> str:
         """What is doubtful about the recipe or the report, and what to do; one line each, empty if nothing is."""
-        lines = self._shared_doubts(is_error=False) + (self.int8.warnings if self.int8 else [])
+        lines = [*self.doubts, *self._shared_doubts(is_error=False), *(self.int8.warnings if self.int8 else [])]
         caveats = {photo.caveat for photo in self.photos}
         if len(caveats) == 1 and caveats != {""}:
             (caveat,) = caveats

@@ -47,8 +47,8 @@ REJECTED = {
     "top_k true": ("top_k", True, "invalid top_k True: must be a whole number from 1"),
     "labels as a number": ("labels", 5, "invalid labels 5: must be text"),
     **{
-        f"crop {value}": ("crop", value, f"invalid crop {value!r}: must be none, letterbox or a fraction above 0")
-        for value in ("0", "9/8", "-1/2", "1/0", "half", "", "nan", float("inf"), True, [1])
+        f"crop {value}": ("crop", value, f"invalid crop {value!r}: must be none, letterbox, short:SIDE of")
+        for value in ("0", "9/8", "-1/2", "1/0", "half", "", "nan", float("inf"), True, [1], "short:4097")
     },
     **{
         f"padding {value}": ("padding", value, f"invalid padding {value!r}: must be one or three levels from 0 to 255")
@@ -77,6 +77,16 @@ REJECTED = {
         "1,4",
         "invalid allowed_batch_sizes '1,4': the last size must be batch_max, which is 0",
     ),
+    "torchvision's scale": (
+        "scale",
+        "0.485,0.456,0.406:0.229,0.224,0.225",
+        "invalid scale '0.485,0.456,0.406:0.229,0.224,0.225': mean and standard deviation are on pixels 0..255, and "
+        "these look like those of pixels 0..1; on 0..255 they are 123.675,116.28,103.53:58.395,57.12,57.375",
+    ),
+    "jpeg_dct": ("jpeg_dct", "INTEGER_FAST", "invalid jpeg_dct 'INTEGER_FAST': must be one of accurate, fast"),
+    "alpha": ("alpha", "keep", "invalid alpha 'keep': must be one of background, drop"),
+    "crop_margin": ("crop_margin", "floor", "invalid crop_margin 'floor': must be one of up, down, even"),
+    "white": ("white", 2**16, "invalid white 65536: must be a whole number from 1 to 65535"),
     "decode": ("decode", "quick", "invalid decode 'quick': must be one of exact, fast"),
     "precision": ("precision", "int4", "invalid precision 'int4': must be one of float32, bfloat16, float16, int8"),
     **{
@@ -100,6 +110,26 @@ def test_an_invalid_value_is_rejected_with_the_allowed_ones(
 ) -> None:
     with pytest.raises(RecipeError) as rejected:
         recipe_of(**{name: value})
+    assert str(rejected.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"size": (40, 56)},
+            "invalid crop 'short:48': the centre of 40x56 pixels does not fit into a shorter side of 48",
+        ),
+        (
+            {"resize": "nearest"},
+            "invalid resize 'nearest': crop short:48 needs another method; must be one of bilinear",
+        ),
+        ({"task": "segment", "outputs": "logits"}, "invalid crop 'short:48': task segment answers for the whole photo"),
+    ],
+)
+def test_what_a_shorter_side_excludes(recipe_of: Callable[..., Recipe], changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(RecipeError) as rejected:
+        recipe_of(**{"size": (40, 40), "crop": "short:48", **changes})
     assert str(rejected.value).startswith(message)
 
 

@@ -174,6 +174,18 @@ def test_an_unknown_model_is_rejected(tmp_path: Path, model: str, message: str) 
     assert str(error.value).startswith(message.format(tmp=tmp_path))
 
 
+@pytest.mark.parametrize("name", ["MobileNet", "MobileNetV2", "ResNet50", "ResNet50V2"])
+def test_a_network_of_keras_applications_is_recognised(name: str) -> None:
+    """Of two whose names begin alike, the right one; also below layers of the user's."""
+    import keras
+
+    base = getattr(keras.applications, name)(weights=None, include_top=False, input_shape=(32, 32, 3))
+    top = [keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(2)]
+    assert name == keras_application.find_application(base)
+    assert name == keras_application.find_application(keras.Sequential([base, *top]))
+    assert keras_application.find_application(keras.Sequential(top, name="vgg16ish")) is None
+
+
 def test_the_outputs_of_a_keras_detector_are_recognised_by_their_keys() -> None:
     """The layers that compute them may have any names."""
     import keras

@@ -278,3 +278,36 @@ class TestProgram:
         assert "channels is BGR, the source uses RGB; --parity-html shows it, --no-parity publishes it" in message
         assert [] == list((tmp_path / "out").glob("*/*"))
         assert "The baked recipe has channels BGR" in (tmp_path / "p.html").read_text()
+
+
+class TestDoubts:
+    """What is implausible about a recipe, whatever the photos show."""
+
+    @pytest.mark.parametrize(
+        ("application", "changes", "doubt"),
+        [
+            (None, {"scale": "caffe"}, "scale caffe with channels RGB: networks with this scale were trained on BGR"),
+            ("MobileNetV2", {"scale": "0..1"}, "trained with scale -1..1 and channels RGB;"),
+            ("ResNet50", {"scale": "-1..1"}, "trained with scale caffe and channels BGR; if"),
+        ],
+    )
+    def test_of_scale_and_channels(
+        self, small: Network, application: str | None, changes: dict[str, str], doubt: str
+    ) -> None:
+        network = dataclasses.replace(small, application=application)
+        report = report_on(network, SMALL_NAMES, resources.example_photos(), **changes)
+        assert doubt in report.warning
+        assert report.warning.endswith("check --channels" if application is None else f"--like keras:{application}")
+
+    @pytest.mark.parametrize(
+        ("application", "changes"),
+        [(None, {"scale": "caffe", "channels": "BGR"}), ("MobileNetV2", {"scale": "-1..1"}), ("VGG16", {"like": "x"})],
+    )
+    def test_none_of_the_usual(self, small: Network, application: str | None, changes: dict[str, str]) -> None:
+        network = dataclasses.replace(small, application=application)
+        assert "" == report_on(network, SMALL_NAMES, resources.example_photos(), **changes).warning
+
+    def test_of_a_network_that_answers_all_photos_alike(self, small: Network) -> None:
+        blind = dataclasses.replace(small, call=lambda pixels: tf.fill([tf.shape(pixels)[0], CLASSES], 1 / CLASSES))
+        report = report_on(blind, SMALL_NAMES, resources.example_photos())
+        assert "the network answers all photos alike, whatever they show" in report.warning
