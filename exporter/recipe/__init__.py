@@ -29,6 +29,7 @@ from savedmodel_bakery.exporter.recipe.preprocessing import (
     RESIZE_METHODS,
     SCALES,
     Preprocessing,
+    describe_scale,
 )
 from savedmodel_bakery.files import parse_toml, read_small
 from savedmodel_bakery.wire import version_folder
@@ -48,6 +49,7 @@ __all__ = [
     "Source",
     "complete_recipe",
     "convert_values",
+    "describe_scale",
     "read_recipe_file",
 ]
 

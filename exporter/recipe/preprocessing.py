@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeVar
@@ -14,6 +14,7 @@ from savedmodel_bakery.exporter.recipe.fields import (
     Choice,
     FieldGroup,
     Parsed,
+    PathOrName,
     Switch,
     Text,
     WholeNumber,
@@ -75,6 +76,19 @@ def parse_scale(text: str) -> tuple[Triple, Triple]:
     return mean, std
 
 
+def describe_scale(mean: Sequence[float], std: Sequence[float]) -> str:
+    """Return the scale with this mean and standard deviation for R, G, B; the inverse of `parse_scale`."""
+    for name, known in SCALES.items():
+        pairs = zip((mean, std), known, ({"abs_tol": 1e-3}, {"rel_tol": 1e-5}), strict=True)
+        if all(
+            math.isclose(number, other, **tolerance)
+            for numbers, others, tolerance in pairs
+            for number, other in zip(numbers, others, strict=True)
+        ):
+            return name
+    return ":".join(",".join(f"{number:.8g}" for number in numbers) for numbers in (mean, std))
+
+
 def _parse_triple(text: str, parse_number: Callable[[str], Number]) -> tuple[Number, Number, Number]:
     """Parse R, G and B from one number for all, or from three."""
     numbers = [parse_number(part) for part in text.split(",")]
@@ -105,10 +119,12 @@ class Preprocessing(FieldGroup):
     """How the bytes of a photo become the tensor that the network receives."""
 
     like: str | None = recipe_field(
-        Text(),
-        "Known network whose size, crop, resize, antialias, scale and channels are used unless stated, such as "
-        "keras:MobileNetV2 for a network that was fine-tuned from it. A size that the model fixes remains.",
-        metavar="MODEL",
+        PathOrName(r"(?!.*\.json$).*"),
+        "Preparation that is used for what is not stated: that of a known network, such as keras:MobileNetV2 for one "
+        "that was fine-tuned from it; of image_dataset_from_directory, load_img or tf.image.resize; of torchvision, as "
+        "torchvision:ResNet50_Weights.IMAGENET1K_V2; or of a file, config.json of timm or preprocessor_config.json of "
+        "Hugging Face. A size that the model fixes remains.",
+        metavar="MODEL|FUNCTION|FILE",
         when_unset="none",
     )
     size: tuple[int, int] = recipe_field(

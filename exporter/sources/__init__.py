@@ -14,6 +14,7 @@ from savedmodel_bakery.exporter.sources import (
     keras_application,
     keras_hub_preset,
     saved_model,
+    training_code,
     user_model,
 )
 from savedmodel_bakery.exporter.sources.network import Network
@@ -88,11 +89,16 @@ def find_source(model: str) -> Source:
     raise SourceError(f"unknown model {model!r}: allowed are {'; '.join(source.form for source in _SOURCES)}")
 
 
-def read_preprocessing(model: str) -> Mapping[str, Any]:
-    """Return the preprocessing that a known network was trained with, without loading it."""
-    if model.startswith("efficientnet-lite"):
-        return efficientnet_lite.preprocessing(model)
-    if model.startswith(keras_application.PREFIX):
-        return keras_application.preprocessing(model)
+def read_preprocessing(like: str) -> Mapping[str, Any]:
+    """Return the preprocessing that a known network was trained with, or that `training_code` knows."""
+    if like.startswith("efficientnet-lite"):
+        return efficientnet_lite.preprocessing(like)
+    if like.startswith(keras_application.PREFIX):
+        return keras_application.preprocessing(like)
+    if like in training_code.FUNCTIONS or like.startswith(training_code.TORCHVISION) or training_code.is_file(like):
+        return training_code.read_preparation(like)
     names = ", ".join(sorted(keras_application.applications()))
-    raise RecipeError(f"invalid like {model!r}: must be {_BUILT_IN}, or keras:NAME with one of the names {names}")
+    raise RecipeError(
+        f"invalid like {like!r}: must be {', '.join(training_code.FUNCTIONS)}, {training_code.TORCHVISION}WEIGHTS, the "
+        f".json file of a model of timm or Hugging Face, {_BUILT_IN}, or keras:NAME with one of the names {names}"
+    )

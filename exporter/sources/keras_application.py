@@ -87,7 +87,7 @@ def preprocessing(model: str) -> dict[str, Any]:
 
 
 def find_application(model: Any) -> str | None:
-    """Return the name of the network of keras.applications that a Keras model is or has as a layer; None if there is none.
+    """Return the name of the network of keras.applications that a Keras model is or has as a layer; None if none.
 
     Keras names such a layer after the network, such as `mobilenetv2_1.00_224`.
     """

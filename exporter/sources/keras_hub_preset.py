@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from savedmodel_bakery.errors import SourceError
-from savedmodel_bakery.exporter.recipe import LETTERBOX, SCALES
+from savedmodel_bakery.exporter.recipe import LETTERBOX, describe_scale
 from savedmodel_bakery.exporter.sources.network import Network, from_keras_model
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch
 from savedmodel_bakery.extras import naming_extras
@@ -141,7 +141,4 @@ def _measure_scale(converter: Any) -> str:
     black, white = np.asarray(converter(images), np.float64)[:, height // 2, width // 2]
     std = 255 / (white - black)
     mean = -black * std
-    for name, (known_mean, known_std) in SCALES.items():
-        if np.allclose(mean, known_mean, atol=1e-3) and np.allclose(std, known_std, rtol=1e-5):
-            return name
-    return ":".join(",".join(f"{number:.6g}" for number in numbers) for numbers in (mean, std))
+    return describe_scale(mean.tolist(), std.tolist())
