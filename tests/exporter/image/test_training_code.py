@@ -14,6 +14,7 @@ import tensorflow as tf
 from PIL import Image, ImageOps
 
 from savedmodel_bakery.exporter.recipe import Recipe, convert_values
+from savedmodel_bakery.exporter.sources import read_preprocessing
 
 SIZE = 56, 40
 ROUNDING = 1.01  # Pillow's, to whole levels
@@ -129,6 +130,19 @@ FUNCTIONS: dict[str, tuple[tuple[str, ...], dict[str, Any], float, Any]] = {
         each(resized_and_cropped),
     ),
 }
+
+
+@pytest.mark.parametrize(
+    ("function", "row"),
+    [
+        ("image_dataset_from_directory", KERAS),
+        ("load_img", "load_img"),
+        ("tf.image.resize", "`tf.image.resize(image, size)`"),
+    ],
+)
+def test_the_presets_of_like_state_the_same(clone: Path, function: str, row: str) -> None:
+    page = (clone / "docs" / "how-to" / "keras-model.md").read_text()
+    assert options(page, row) == read_preprocessing(function)
 
 
 @pytest.mark.parametrize(("rows", "changes", "atol", "function"), FUNCTIONS.values(), ids=FUNCTIONS)
