@@ -94,10 +94,11 @@ def metrics_port() -> int:
 def job(base_path: Path, inputs: Path, metrics_port: int, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A running job that has written its first parts."""
     process = start_job(base_path, inputs, tmp_path / "out", tmp_path / "log", f"--metrics-port={metrics_port}")
-    wait_until(lambda: len(parts(tmp_path)) >= 2 or process.poll() is not None, timeout_s=120)
-    assert process.poll() is None, (tmp_path / "log").read_text()
-    yield process
-    if process.poll() is None:
+    try:
+        wait_until(lambda: len(parts(tmp_path)) >= 2 or process.poll() is not None, timeout_s=300)
+        assert process.poll() is None, (tmp_path / "log").read_text()
+        yield process
+    finally:
         process.terminate()
         process.wait()
 
