@@ -90,7 +90,22 @@ def find_source(model: str) -> Source:
 
 
 def read_preprocessing(like: str) -> Mapping[str, Any]:
-    """Return the preprocessing that a known network was trained with, or that `training_code` knows."""
+    """Return the preprocessing that known networks, functions or files state, without a model; see the field `like`.
+
+    Several names are separated by commas. They must agree, but for the channels of a function: the code after it, such
+    as `preprocess_input`, may change their order.
+    """
+    stated: dict[str, tuple[str, Any]] = {}
+    names = [name.strip() for name in like.split(",")]
+    for name in sorted(names, key=training_code.FUNCTIONS.__contains__):  # functions last
+        for field, value in _read_one(name).items():
+            first, known = stated.setdefault(field, (name, value))
+            if known != value and not (field == "channels" and name in training_code.FUNCTIONS):
+                raise RecipeError(f"invalid like {like!r}: {first} has {field} {known}, {name} has {value}")
+    return {field: value for field, (_, value) in stated.items()}
+
+
+def _read_one(like: str) -> Mapping[str, Any]:
     if like.startswith("efficientnet-lite"):
         return efficientnet_lite.preprocessing(like)
     if like.startswith(keras_application.PREFIX):

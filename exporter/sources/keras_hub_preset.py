@@ -129,7 +129,7 @@ def read_converter(converter: Any) -> dict[str, Any]:
     elif not converter.crop_to_aspect_ratio:
         known["crop"] = "none"
     elif height == width:
-        known["crop"] = "1"
+        known |= {"crop": "1", "crop_margin": "down"}
     return known
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from savedmodel_bakery.exporter.recipe import SCALES, Preprocessing, Recipe
+from savedmodel_bakery.exporter.recipe import SCALES, Preprocessing, Recipe, describe_scale
 from savedmodel_bakery.exporter.sources import keras_application
 from savedmodel_bakery.exporter.sources.network import Network
 from savedmodel_bakery.exporter.tasks.task import NetworkResult, Task, Tolerance
@@ -51,7 +51,7 @@ def recipe_doubts(preprocessing: Preprocessing, network: Network) -> list[str]:
         like = f"{keras_application.PREFIX}{network.application}"
         prepared = keras_application.preprocessing(like)
         usual = {name: prepared[name] for name in ("scale", "channels")}
-        stated = {name: getattr(preprocessing, name) for name in usual}
+        stated = {"scale": describe_scale(*preprocessing.mean_and_std), "channels": preprocessing.channels}
         if stated != usual and preprocessing.channels != "GRAY":
             described, expected = (
                 " and ".join(f"{name} {values[name]}" for name in usual) for values in (stated, usual)

@@ -50,13 +50,12 @@ def read_upright(photo: Path, preprocessing: Preprocessing) -> Image.Image:
 
 def _decode(photo: Path, opened: Image.Image, preprocessing: Preprocessing) -> Image.Image:
     """Return the picture of a photo that Pillow has opened; with its EXIF orientation."""
-    data = photo.read_bytes()
     if opened.format in ("JPEG", "MPO") and preprocessing.jpeg_dct == "fast":
         colours = {"L": "GRAY"}.get(opened.mode, opened.mode)
-        levels = simplejpeg.decode_jpeg(data, colours, fastdct=True)
+        levels = simplejpeg.decode_jpeg(photo.read_bytes(), colours, fastdct=True)
         decoded = Image.fromarray(levels.squeeze()) if opened.mode != "CMYK" else Image.fromarray(255 - levels, "CMYK")
-    elif opened.format == "PNG" and preprocessing.white != MAX_WHITE and data[_BIT_DEPTH] == 16:
-        width, height, rows, _ = png.Reader(bytes=data).asRGBA()
+    elif opened.format == "PNG" and preprocessing.white != MAX_WHITE and photo.read_bytes()[_BIT_DEPTH] == 16:
+        width, height, rows, _ = png.Reader(bytes=photo.read_bytes()).asRGBA()
         rgba = np.reshape(list(rows), (height, width, 4)) / ([preprocessing.white] * 3 + [MAX_WHITE])
         decoded = Image.fromarray((255 * np.minimum(rgba, 1)).round().astype(np.uint8))
     else:
@@ -78,7 +77,7 @@ def _reading(photo: Path) -> Iterator[None]:
     """Name the photo that Pillow can't read."""
     try:
         yield
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError, png.Error) as error:
         raise ParityError(f"cannot read the photo {photo}: {error}") from error
 
 

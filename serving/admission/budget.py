@@ -46,6 +46,7 @@ class Cost:
 
     # Per pixel of an image while it is decoded and resized
     PIXEL = 6  # 4 to 6 were measured for three and four channels
+    DEEP_PIXEL = 12  # of a PNG file of 16 bits, whose levels a recipe with `white` converts
     CANVAS_PIXEL = 9  # of a WebP file that may be transparent, or a GIF frame on a larger canvas; 8 to 8.1 measured
     ANIMATION_PIXEL = 13  # of an animated WebP file; 12.5 were measured
     # Of a JPEG file that is progressive, or has several scans; and for each of its components. libjpeg keeps all

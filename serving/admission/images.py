@@ -112,8 +112,8 @@ def _find_marker(data: bytes, offset: int, markers: Collection[int]) -> int | No
 
 
 def _png(data: bytes) -> Claim:
-    width, height = struct.unpack_from(">II", data, 16)
-    return Claim(width * height)
+    width, height, bit_depth = struct.unpack_from(">IIB", data, 16)
+    return Claim(width * height, Cost.DEEP_PIXEL if bit_depth == 16 else Cost.PIXEL)
 
 
 def _gif(data: bytes) -> Claim:

@@ -124,3 +124,11 @@ def test_functions() -> None:
     assert {"crop": "none", "resize": "bilinear", "antialias": False} == read_preprocessing("tf.image.resize")
     assert "nearest" == read_preprocessing("load_img")["resize"]
     assert "fast" == read_preprocessing("image_dataset_from_directory")["jpeg_dct"]
+
+
+def test_a_network_and_the_function_that_reads_its_photos() -> None:
+    """The function reads RGB, which `preprocess_input` of ResNet50 turns."""
+    network, function = (read_preprocessing(name) for name in ("keras:ResNet50", "image_dataset_from_directory"))
+    assert {**function, **network} == read_preprocessing("keras:ResNet50,image_dataset_from_directory")
+    with pytest.raises(RecipeError, match=r"keras:ResNet50 has resize bilinear, load_img has nearest"):
+        read_preprocessing("load_img,keras:ResNet50")
