@@ -89,7 +89,8 @@ class Images:
     def command(self, *arguments: str) -> list[str]:
         """Return the command line of buildah with these arguments."""
         storage = ("--root", str(self.folder), "--runroot", str(self.state / "runroot"))
-        return ["buildah", *storage, "--storage-driver", "overlay", *arguments]
+        # Before other processes, because all other tests end before those of the images do.
+        return ["nice", "--adjustment=-5", "buildah", *storage, "--storage-driver", "overlay", *arguments]
 
     def buildah(self, *arguments: str, cwd: Path | None = None) -> str:
         """Run buildah and return its stdout; a failure raises an error with its output."""

@@ -168,12 +168,15 @@ def test_only_transparent_pixels_show_the_background(
     np.testing.assert_array_equal(shown, decoded(data, preprocessing_of(background="12,200,99")))
 
 
-@pytest.mark.parametrize("write", FILES.values(), ids=FILES)
+WITH_ALPHA = {name: write for name, write in FILES.items() if "alpha" in name or "transparent" in name}
+
+
+@pytest.mark.parametrize("name", [*(name for name in FILES if "JPEG" in name), *WITH_ALPHA])
 def test_as_tensorflow_and_keras_decode(
-    thumbnail: Image.Image, encode: Encode, preprocessing_of: Callable[..., Any], tmp_path: Path, write: Any
+    thumbnail: Image.Image, encode: Encode, preprocessing_of: Callable[..., Any], tmp_path: Path, name: str
 ) -> None:
     """With the fast DCT and without alpha; the reference finds the same pixels."""
-    data = write(thumbnail, encode)
+    data = FILES[name](thumbnail, encode)
     preprocessing = preprocessing_of(jpeg_dct="fast", alpha="drop")
     pixels = decoded(data, preprocessing)
     (tmp_path / "photo").write_bytes(data)
@@ -286,7 +289,7 @@ def test_crop_is_the_central_square_to_the_pixel(
     np.testing.assert_array_equal(picture[top : top + side, left : left + side], result)
 
 
-@pytest.mark.parametrize("size", [(90, 60), (61, 90), (60, 60), (48, 1700), (64, 49)], ids=str)
+@pytest.mark.parametrize("size", [(90, 60), (61, 90), (48, 1700)], ids=str)
 def test_the_centre_of_a_photo_with_a_shorter_side(
     read: Read, encode: Encode, preprocessing_of: Callable[..., Any], size: tuple[int, int]
 ) -> None:

@@ -51,7 +51,10 @@ RESIZING = {"resize": "bicubic", "antialias": True}
         (Converter(), {"scale": "0..255"}),
         (Converter(1 / 127.5, -1.0), {"scale": "-1..1"}),
         (Converter([1 / 4, 1 / 5, 1 / 8], [-1, -2, -4.5]), {"scale": "4,10,36:4,5,8"}),
-        (Converter(image_size=(8, 8)), {"scale": "0..255", "size": (8, 8), "crop": "1", **RESIZING}),
+        (
+            Converter(image_size=(8, 8)),
+            {"scale": "0..255", "size": (8, 8), "crop": "1", "crop_margin": "down", **RESIZING},
+        ),
         (Converter(image_size=(8, 6)), {"scale": "0..255", "size": (8, 6), **RESIZING}),
         (
             Converter(image_size=(8, 6), crop_to_aspect_ratio=False),

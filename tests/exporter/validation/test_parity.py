@@ -24,7 +24,7 @@ from savedmodel_bakery.exporter.servable_module import ServableModule
 from savedmodel_bakery.exporter.sources.network import Network
 from savedmodel_bakery.exporter.tasks.classify import Classify
 from savedmodel_bakery.exporter.tasks.task import Doubt
-from savedmodel_bakery.exporter.validation.parity import ParityCheck
+from savedmodel_bakery.exporter.validation.parity import ParityCheck, recipe_doubts
 from savedmodel_bakery.exporter.validation.report import ParityReport, PhotoParity, PhotoPictures, write_html_page
 from savedmodel_bakery.exporter.validation.session import PhotoResponse
 
@@ -294,18 +294,21 @@ class TestDoubts:
     def test_of_scale_and_channels(
         self, small: Network, application: str | None, changes: dict[str, str], doubt: str
     ) -> None:
-        network = dataclasses.replace(small, application=application)
-        report = report_on(network, SMALL_NAMES, resources.example_photos(), **changes)
-        assert doubt in report.warning
-        assert report.warning.endswith("check --channels" if application is None else f"--like keras:{application}")
+        [line] = self.doubts(small, application, changes)
+        assert doubt in line
+        assert line.endswith("check --channels" if application is None else f"--like keras:{application}")
 
     @pytest.mark.parametrize(
         ("application", "changes"),
         [(None, {"scale": "caffe", "channels": "BGR"}), ("MobileNetV2", {"scale": "-1..1"}), ("VGG16", {"like": "x"})],
     )
     def test_none_of_the_usual(self, small: Network, application: str | None, changes: dict[str, str]) -> None:
-        network = dataclasses.replace(small, application=application)
-        assert "" == report_on(network, SMALL_NAMES, resources.example_photos(), **changes).warning
+        assert [] == self.doubts(small, application, changes)
+
+    @staticmethod
+    def doubts(network: Network, application: str | None, changes: dict[str, str]) -> list[str]:
+        recipe = complete_recipe(network.recipe, OWN | changes)
+        return recipe_doubts(recipe.preprocessing, dataclasses.replace(network, application=application))
 
     def test_of_a_network_that_answers_all_photos_alike(self, small: Network) -> None:
         blind = dataclasses.replace(small, call=lambda pixels: tf.fill([tf.shape(pixels)[0], CLASSES], 1 / CLASSES))

@@ -89,7 +89,11 @@ def test_a_file_of_several_scans_needs_memory_for_its_coefficients() -> None:
 
 
 def test_only_the_header_is_read() -> None:
-    assert 100_000_000 == claim(HUGE_PNG).pixels
+    assert (100_000_000, 6) == claim(HUGE_PNG)
+
+
+def test_levels_of_16_bits_take_twice_as_much() -> None:
+    assert (100_000_000, 12) == claim(HUGE_PNG[:24] + b"\x10" + HUGE_PNG[25:])
 
 
 # Files that the graph decodes although others give up on them, or find another size.
