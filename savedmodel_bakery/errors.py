@@ -101,6 +101,10 @@ class ParityError(BakeError):
     """The SavedModel's outputs differ from the reference pipeline's, or can't be compared."""
 
 
+class EvidenceError(BakeError):
+    """Evidence of the training can't be read, or contradicts the recipe."""
+
+
 class PipelineError(BakeError):
     """A pipeline file is invalid, or its steps do not fit together."""
 

@@ -11,6 +11,7 @@ from savedmodel_bakery.exporter.commands import options
 from savedmodel_bakery.exporter.commands.running import print_progress, print_warning, tensorflow
 from savedmodel_bakery.exporter.publish import check_free, check_name, default_name
 from savedmodel_bakery.exporter.recipe import RecipeFile, read_recipe_file
+from savedmodel_bakery.groups import FloatRange
 
 if TYPE_CHECKING:
     from savedmodel_bakery.exporter.bake import BakeResult
@@ -54,6 +55,19 @@ Examples:
 @options.out
 @options.version
 @options.photos
+@click.option(
+    "--inputs",
+    metavar="FILE.npz|MODULE:FUNCTION",
+    help="What the network received in training for some of the photos: arrays by the names of files, or a function of "
+    "a path. What the recipe does not state is found from them, what contradicts them is rejected.",
+)
+@click.option(
+    "--search-seconds",
+    type=FloatRange(1),
+    default=120.0,
+    show_default=True,
+    help="How long to search for a recipe that makes these inputs.",
+)
 @options.tolerance
 @click.option(
     "--parity/--no-parity",
@@ -78,6 +92,8 @@ def bake(
     out: Path,
     version: int | None,
     photos: list[Path] | None,
+    inputs: str | None,
+    search_seconds: float,
     require_parity: bool,
     reference: Path | None,
     min_agreement: float | None,
@@ -108,6 +124,8 @@ def bake(
             version=version,
             recipe=recipe,
             photos=photos,
+            inputs=inputs,
+            search_seconds=search_seconds,
             **tolerance,
             require_parity=require_parity,
             reference=reference,
@@ -116,6 +134,8 @@ def bake(
             progress=print_progress,
             session=session,
         )
+    if result.evidence:
+        click.echo(result.evidence.to_table(), err=True)
     click.echo(_describe_bake(result, reference), err=True)
     print_warning(result.parity.contradiction)
     print_warning(result.parity.warning)

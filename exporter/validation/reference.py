@@ -31,7 +31,7 @@ _TRANSPOSED = (5, 6, 7, 8)  # EXIF orientations that swap height and width
 
 def read_upright(photo: Path, preprocessing: Preprocessing) -> Image.Image:
     """Read a photo as RGB of 8 bits each, turned and without transparency as the recipe says."""
-    with _reading(photo), Image.open(photo) as opened:
+    with reading(photo), Image.open(photo) as opened:
         picture = _decode(photo, opened, preprocessing)
         if preprocessing.orientation == "exif":
             picture = ImageOps.exif_transpose(picture)
@@ -66,14 +66,14 @@ def _decode(photo: Path, opened: Image.Image, preprocessing: Preprocessing) -> I
 
 def upright_size(photo: Path, preprocessing: Preprocessing) -> tuple[int, int]:
     """Return the height and width of a photo as the recipe turns it, from its header."""
-    with _reading(photo), Image.open(photo) as opened:
+    with reading(photo), Image.open(photo) as opened:
         orientation = opened.getexif().get(ExifTags.Base.Orientation, 1)
         is_swapped = preprocessing.orientation == "exif" and orientation in _TRANSPOSED
         return opened.size if is_swapped else (opened.height, opened.width)
 
 
 @contextmanager
-def _reading(photo: Path) -> Iterator[None]:
+def reading(photo: Path) -> Iterator[None]:
     """Name the photo that Pillow can't read."""
     try:
         yield
@@ -178,7 +178,9 @@ def resize(pixels: np.ndarray, size: tuple[int, int], method: str, *, antialias:
 
 
 def _weighted(pixels: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    resized = np.einsum("ih,hwc,jw->ijc", rows, pixels.astype(np.float64), columns, optimize=True)
+    used_rows, used_columns = rows.any(axis=0), columns.any(axis=0)
+    used = pixels[used_rows][:, used_columns].astype(np.float64)
+    resized = np.einsum("ih,hwc,jw->ijc", rows[:, used_rows], used, columns[:, used_columns], optimize=True)
     return np.asarray(resized, np.float32)
 
 

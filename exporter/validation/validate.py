@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -69,6 +69,7 @@ def validate_and_record(
     task: Task,
     *,
     model_name: str,
+    evidence: Mapping[str, Any] | None,
     photos: Sequence[Path],
     tolerance: Tolerance,
     onnx: Original | None = None,
@@ -116,7 +117,8 @@ def validate_and_record(
             golden = []  # once is enough
     report = check.report(None if int8_check is None else int8_check.agreement())
     with publish.writing(version):
-        (version / PARITY_FILE).write_text(json.dumps(report.to_json(), indent=2) + "\n")
+        shown = report.to_json() | ({"evidence": evidence} if evidence else {})
+        (version / PARITY_FILE).write_text(json.dumps(shown, indent=2) + "\n")
     return Validation(None if int8 else agreement, None if onnx is None else onnx_agreement, report, check.pictures)
 
 

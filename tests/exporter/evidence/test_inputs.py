@@ -1,0 +1,229 @@
+"""The recipe is found from what the network received in training, and what contradicts it is named."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image, ImageOps
+
+from savedmodel_bakery.errors import EvidenceError
+from savedmodel_bakery.exporter.evidence.inputs import read_inputs
+from savedmodel_bakery.exporter.evidence.judge import Judgement, judge
+
+SIZE = 48
+IMAGENET = np.array([123.675, 116.28, 103.53]), np.array([58.395, 57.12, 57.375])
+
+
+@pytest.fixture(scope="module")
+def taken(tmp_path_factory: pytest.TempPathFactory, rocket: Image.Image) -> list[Path]:
+    """Photos of odd sizes: one that is turned by EXIF, one with transparency."""
+    folder = tmp_path_factory.mktemp("photos")
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    rocket.resize((201, 133)).save(folder / "turned.jpg", exif=exif, quality=80)
+    rocket.transpose(Image.Transpose.FLIP_LEFT_RIGHT).resize((97, 150)).save(folder / "tall.jpg", quality=85)
+    transparent = rocket.resize((110, 91))
+    transparent.putalpha(Image.linear_gradient("L").resize(transparent.size))
+    transparent.save(folder / "transparent.png")
+    return sorted(folder.iterdir())
+
+
+def opened(path: Path) -> Image.Image:
+    return Image.open(path).convert("RGB")
+
+
+def decoded(path: Path) -> tf.Tensor:
+    return tf.io.decode_image(path.read_bytes(), channels=3, expand_animations=False)
+
+
+def array(picture: Image.Image) -> np.ndarray:
+    return np.asarray(picture, np.float32)
+
+
+def cropped(path: Path, short: int) -> np.ndarray:
+    picture = opened(path)
+    sides = [int(short * side / min(picture.size)) for side in picture.size]
+    left, top = (round((side - SIZE) / 2) for side in sides)
+    return array(picture.resize(sides, Image.Resampling.BILINEAR).crop((left, top, left + SIZE, top + SIZE)))
+
+
+def upright(path: Path) -> Image.Image:
+    return ImageOps.exif_transpose(Image.open(path)).convert("RGB")
+
+
+def keras_image(path: Path) -> np.ndarray:
+    return keras.utils.img_to_array(keras.utils.load_img(path, target_size=(SIZE, SIZE)))
+
+
+TENSORFLOW = {"orientation": "ignore", "jpeg_dct": "fast", "alpha": "drop"}
+PILLOW = {"orientation": "ignore", "jpeg_dct": "accurate", "alpha": "drop"}
+# What the training does, and the recipe to find.
+PIPELINES: dict[str, tuple[Callable[[Path], Any], dict[str, Any]]] = {
+    "tf.image.resize": (
+        lambda path: tf.image.resize(decoded(path), (SIZE, SIZE)) / 255,
+        {"crop": "none", "resize": "bilinear", "antialias": False, "scale": "0..1", **TENSORFLOW},
+    ),
+    "tf.image.resize, bicubic": (
+        lambda path: tf.image.resize(decoded(path), (SIZE, SIZE), "bicubic", antialias=True) / 127.5 - 1,
+        {"crop": "none", "resize": "bicubic", "antialias": True, "scale": "-1..1", **TENSORFLOW},
+    ),
+    "tf.image.resize, area": (
+        lambda path: tf.image.resize(decoded(path), (SIZE, SIZE), "area"),
+        {"crop": "none", "resize": "area", "scale": "0..255", **TENSORFLOW},
+    ),
+    "load_img": (keras_image, {"crop": "none", "resize": "nearest", "scale": "0..255", **PILLOW}),
+    "Pillow, caffe": (
+        lambda path: (array(opened(path).resize((SIZE, SIZE), Image.Resampling.BICUBIC)) - [123.68, 116.779, 103.939])[
+            ..., ::-1
+        ],
+        {"crop": "none", "resize": "bicubic", "antialias": True, "scale": "caffe", "channels": "BGR", **PILLOW},
+    ),
+    "Pillow, upright": (
+        lambda path: array(upright(path).resize((SIZE, SIZE), Image.Resampling.BILINEAR)) / 255,
+        {"crop": "none", "resize": "bilinear", "antialias": True, "scale": "0..1", **PILLOW, "orientation": "exif"},
+    ),
+    "torchvision": (
+        lambda path: ((cropped(path, 54) - IMAGENET[0]) / IMAGENET[1]).transpose(2, 0, 1),
+        {"crop": "short:54", "resize": "bilinear", "antialias": True, "scale": "imagenet", "channels": "RGB", **PILLOW},
+    ),
+    "gray": (
+        lambda path: array(opened(path).convert("L").resize((SIZE, SIZE), Image.Resampling.BILINEAR))[..., np.newaxis],
+        {"crop": "none", "resize": "bilinear", "antialias": True, "scale": "0..255", "channels": "GRAY", **PILLOW},
+    ),
+    "own mean and deviation": (
+        lambda path: (tf.image.resize(decoded(path), (SIZE, SIZE)) - [110.5, 99.25, 90.0]) / [61.0, 60.5, 63.25],
+        {"resize": "bilinear", "scale": "110.5,99.25,90:61,60.5,63.25", **TENSORFLOW},
+    ),
+    "a central square": (
+        lambda path: tf.image.resize(keras.preprocessing.image.smart_resize(decoded(path), (SIZE, SIZE)), (SIZE, SIZE)),
+        {"crop": "1", "crop_margin": "down", "resize": "bilinear", "antialias": False, **TENSORFLOW},
+    ),
+}
+
+
+def judged(taken: list[Path], prepare: Callable[[Path], Any], folder: Path, **stated: Any) -> Judgement:
+    np.savez(folder / "inputs.npz", **{path.name: np.asarray(prepare(path)) for path in taken})
+    return judge(read_inputs(str(folder / "inputs.npz"), taken), stated)
+
+
+@pytest.mark.parametrize(("prepare", "expected"), PIPELINES.values(), ids=PIPELINES)
+def test_the_recipe_of_a_training_is_found(
+    taken: list[Path], tmp_path: Path, prepare: Callable[[Path], Any], expected: dict[str, Any]
+) -> None:
+    judgement = judged(taken, prepare, tmp_path)
+    assert expected == {name: judgement.values[name] for name in expected}
+    assert judgement.distance < 0.6
+
+
+CONTRADICTIONS = {
+    "channels": ({"channels": "BGR"}, "--channels RGB; channels BGR is stated"),
+    "scale": ({"scale": "-1..1"}, "--scale 0..1; scale -1..1 is stated"),
+    "crop": ({"crop": "7/8"}, "--crop none; crop 7/8 is stated"),
+    "resize": ({"resize": "nearest", "antialias": False}, "--resize bilinear; resize nearest is stated"),
+    "antialias": ({"antialias": True}, "--no-antialias; antialias True is stated"),
+    "orientation": ({"orientation": "exif"}, "--orientation ignore; orientation exif is stated"),
+    "alpha": ({"alpha": "background"}, "--alpha drop; alpha background is stated"),
+    "jpeg_dct": ({"jpeg_dct": "accurate"}, "--jpeg-dct fast; jpeg_dct accurate is stated"),
+}
+
+
+@pytest.mark.parametrize(("stated", "message"), CONTRADICTIONS.values(), ids=CONTRADICTIONS)
+def test_what_contradicts_is_named(taken: list[Path], tmp_path: Path, stated: dict[str, Any], message: str) -> None:
+    prepare, _ = PIPELINES["tf.image.resize"]
+    with pytest.raises(EvidenceError) as refused:
+        judged(taken, prepare, tmp_path, **stated)
+    assert message in str(refused.value)
+
+
+def test_the_table_says_how_well_a_field_is_fixed(taken: list[Path], tmp_path: Path) -> None:
+    prepare, _ = PIPELINES["tf.image.resize"]
+    table = judged(taken, prepare, tmp_path, crop="none").to_table()
+    assert re.search(r"^crop +none +stated, agrees$", table, re.M)
+    assert re.search(r"^resize +bilinear +found: 0\.00 levels against \d\.\d\d for \w+$", table, re.M)
+    assert re.search(r"^crop_margin +default +of no effect here$", table, re.M)
+
+
+def test_what_is_no_resize_of_the_photos_is_refused(taken: list[Path], tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).normal(size=(SIZE, SIZE, 3))
+    with pytest.raises(
+        EvidenceError, match=r"^no recipe makes these inputs: the nearest is \d+\.\d levels away, with --crop"
+    ):
+        judged(taken, lambda _: noise, tmp_path)
+
+
+def test_photos_that_tell_nothing_of_the_crop(tmp_path: Path, rocket: Image.Image) -> None:
+    rocket.resize((SIZE, SIZE)).save(tmp_path / "square.png")
+    with pytest.raises(
+        EvidenceError, match=r"do not tell --crop none from --crop \S+: 0\.00 and 0\.00 levels; state it"
+    ):
+        judged([tmp_path / "square.png"], lambda path: array(opened(path)), tmp_path)
+
+
+def test_another_size_is_refused(taken: list[Path], tmp_path: Path) -> None:
+    with pytest.raises(EvidenceError, match=r"the inputs have the size 48x48, but the recipe 56x56"):
+        judged(taken, PIPELINES["load_img"][0], tmp_path, size=(56, 56))
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "another file": ({"sunset.jpg": np.zeros((4, 4, 3))}, "'sunset.jpg' is not the name of one of the 3 photos"),
+    "no image": ({"tall.jpg": np.zeros((4, 4))}, "the input for tall.jpg is float64 [4, 4]: must be numbers [height"),
+    "no numbers": ({"tall.jpg": np.full((4, 4, 3), "x")}, "the input for tall.jpg is <U1 [4, 4, 3]: must be numbers"),
+    "not finite": ({"tall.jpg": np.full((4, 4, 3), np.nan)}, "the input for tall.jpg has values that are not finite"),
+    "two shapes": (
+        {"tall.jpg": np.zeros((4, 4, 3)), "turned.jpg": np.zeros((1, 4, 5, 3))},
+        "the input for turned.jpg has shape [4, 5, 3], that for tall.jpg [4, 4, 3]; all must have one shape",
+    ),
+    "nothing": ({}, "has no inputs"),
+}
+
+
+@pytest.mark.parametrize(("arrays", "message"), REFUSED.values(), ids=REFUSED)
+def test_inputs_that_can_not_be_used(taken: list[Path], tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
+    np.savez(tmp_path / "inputs.npz", **arrays)
+    with pytest.raises(EvidenceError) as refused:
+        read_inputs(str(tmp_path / "inputs.npz"), taken)
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\3\4", b"text", None])
+def test_a_file_that_can_not_be_read(taken: list[Path], tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / "inputs.npz").write_bytes(content)
+    with pytest.raises(EvidenceError, match=r"inputs\.npz"):
+        read_inputs(str(tmp_path / "inputs.npz"), taken)
+
+
+def test_a_function_of_a_path(taken: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = (
+        "import numpy as np\n\ndef ones(path):\n    return np.ones((4, 4, 3))\n\ndef wrong(path):\n    return 1 / 0\n"
+    )
+    (tmp_path / "own_preparation.py").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    assert (3, 4, 4, 3) == read_inputs("own_preparation:ones", taken).arrays.shape
+    with pytest.raises(
+        EvidenceError, match=r"own_preparation:wrong failed with ZeroDivisionError for .*\.(jpg|png): div"
+    ):
+        read_inputs("own_preparation:wrong", taken)
+
+
+def test_a_search_without_time_says_so(taken: list[Path], tmp_path: Path) -> None:
+    prepare, _ = PIPELINES["load_img"]
+    np.savez(tmp_path / "inputs.npz", **{path.name: prepare(path) for path in taken})
+    with pytest.raises(EvidenceError, match=r"has not ended within 0\.1 s; pass smaller photos"):
+        judge(read_inputs(str(tmp_path / "inputs.npz"), taken), {}, seconds=0.1)
+
+
+def test_of_many_photos_the_smallest_are_compared(tmp_path: Path) -> None:
+    photos = [tmp_path / f"{side}.png" for side in (3000, *range(20, 30))]
+    for photo in photos:
+        Image.new("1", (int(photo.stem), 1000)).save(photo)
+    np.savez(tmp_path / "inputs.npz", **{photo.name: np.zeros((4, 4, 3)) for photo in photos})
+    used = read_inputs(str(tmp_path / "inputs.npz"), photos).photos
+    assert [f"{side}.png" for side in range(20, 28)] == [photo.name for photo in used]
