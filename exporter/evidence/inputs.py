@@ -89,6 +89,8 @@ def _read_file(path: Path, photos: Sequence[Path]) -> dict[Path, Any]:
     for photo in photos:
         for start in range(len(photo.parts)):
             by_name.setdefault("/".join(photo.parts[start:]), []).append(photo)
+    if not path.is_file():
+        raise EvidenceError(f"no file or function with inputs: {path}")
     try:
         if not zipfile.is_zipfile(path):
             raise EvidenceError(f"{path} is not an .npz file, as numpy.savez writes it")

@@ -231,8 +231,14 @@ def resize(decoded: DecodedImage, preprocessing: Preprocessing) -> NetworkPixels
     if preprocessing.short_side is not None:
         return _resize_centre(decoded, preprocessing)
     is_letterboxed = preprocessing.crop == LETTERBOX
-    size = tf.cast(decoded.resized_size, tf.int32) if is_letterboxed else preprocessing.size
-    resized = tf.image.resize(decoded.pixels, size, method=preprocessing.resize, antialias=preprocessing.antialias)
+    size = tf.cast(decoded.resized_size, tf.int32) if is_letterboxed else tf.constant(preprocessing.size)
+
+    def resize_to(pixels: Pixels, size: Tensor) -> Tensor:
+        return tf.image.resize(pixels, size, method=preprocessing.resize, antialias=preprocessing.antialias)
+
+    resized = (
+        _small_first(resize_to, decoded.pixels, size) if preprocessing.antialias else resize_to(decoded.pixels, size)
+    )
     resized = tf.cast(resized, tf.float32)
     if is_letterboxed:
         corner = framing.corner_of(decoded.resized_size, preprocessing)
@@ -240,21 +246,39 @@ def resize(decoded: DecodedImage, preprocessing: Preprocessing) -> NetworkPixels
     return tf.ensure_shape(resized, [*preprocessing.size, 3])
 
 
+def _small_first(resize_to: Callable[..., Tensor], pixels: Pixels, size: Tensor, *vectors: Tensor) -> Tensor:
+    """Resize `pixels` to `size`; vectors [vertical, horizontal] are passed on.
+
+    TensorFlow's operation resizes columns first, and keeps the result. Of an image that is a million pixels wide and
+    one high, that would be gigabytes, so an image that becomes higher is turned meanwhile.
+    """
+
+    def turned() -> Tensor:
+        transposed = tf.transpose(pixels, [1, 0, 2])
+        return tf.transpose(resize_to(transposed, size[::-1], *(vector[::-1] for vector in vectors)), [1, 0, 2])
+
+    return tf.cond(tf.shape(pixels)[0] < size[0], turned, lambda: resize_to(pixels, size, *vectors))
+
+
 def _resize_centre(decoded: DecodedImage, preprocessing: Preprocessing) -> NetworkPixels:
     """Resize and return the centre. What is around it, millions of pixels of a long photo, is never computed."""
     centre = tf.stack(framing.centre_of(decoded.resized_size, preprocessing))
     sizes = tf.stack(decoded.resized_size), tf.shape(decoded.pixels)[:2]
     resized_size, size = (tf.cast(size, tf.float32) for size in sizes)
-    (resized,) = tf.unstack(
-        tf.raw_ops.ScaleAndTranslate(
-            images=decoded.pixels[tf.newaxis],
-            size=preprocessing.size,
-            scale=resized_size / size,
-            translation=-tf.cast(centre, tf.float32),
+
+    def resize_to(pixels: Pixels, size: Tensor, scale: Tensor, translation: Tensor) -> Tensor:
+        resized = tf.raw_ops.ScaleAndTranslate(
+            images=pixels[tf.newaxis],
+            size=size,
+            scale=scale,
+            translation=translation,
             kernel_type=_KERNELS.get(preprocessing.resize, preprocessing.resize),
             antialias=preprocessing.antialias,
         )
-    )
+        return resized[0]
+
+    vectors = resized_size / size, -tf.cast(centre, tf.float32)
+    resized = _small_first(resize_to, decoded.pixels, tf.constant(preprocessing.size), *vectors)
     return tf.ensure_shape(resized, [*preprocessing.size, 3])
 
 

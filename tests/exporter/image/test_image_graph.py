@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import io
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -305,6 +306,27 @@ def test_the_centre_of_a_photo_with_a_shorter_side(
     (pixels,) = read([encode(photo, "PNG")], **changes).pixels
     np.testing.assert_allclose(resized[top : top + 49, left : left + 48], pixels, rtol=0, atol=1.5)
     np.testing.assert_allclose(reference.fit(photo, preprocessing_of(**changes)), pixels, rtol=0, atol=0.1)
+
+
+@pytest.mark.parametrize("crop", ["none", "short:64"])
+def test_a_low_image_that_becomes_higher(
+    read: Read, encode: Encode, preprocessing_of: Callable[..., Any], crop: str
+) -> None:
+    """The pixels of the reference; a wide one takes little memory (2.5 GB without `_small_first`)."""
+    changes = {"size": (60, 40), "crop": crop, "resize": "bicubic", "antialias": True}
+    low = Image.fromarray(np.random.default_rng(3).integers(0, 256, (7, 300, 3), np.uint8))
+    (pixels,) = read([encode(low, "PNG")], **changes).pixels
+    np.testing.assert_allclose(reference.fit(low, preprocessing_of(**changes)), pixels, rtol=0, atol=0.1)
+    wide = encode(Image.new("RGB", (900_000, 1)), "PNG")
+    Path("/proc/self/clear_refs").write_text("5")  # see proc_pid_clear_refs(5)
+    before = peak_mb()
+    assert read([wide], **changes).ok == [True]
+    assert peak_mb() - before < 200
+
+
+def peak_mb() -> float:
+    [line] = re.findall(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    return int(line) / 1000
 
 
 def test_height_comes_before_width(read: Read, photos: dict[str, bytes]) -> None:
