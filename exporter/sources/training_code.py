@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from savedmodel_bakery.errors import RecipeError
 from savedmodel_bakery.exporter.recipe import describe_scale
-from savedmodel_bakery.exporter.sources import torchvision_weights
-from savedmodel_bakery.files import read_small
+from savedmodel_bakery.files import parse_toml, read_small
 
 TORCHVISION = "torchvision:"
 _AS_TENSORFLOW_DECODES = {"jpeg_dct": "fast", "alpha": "drop", "orientation": "ignore"}
@@ -49,13 +49,31 @@ def read_preparation(like: str) -> dict[str, Any]:
         return FUNCTIONS[like]
     if is_file(like):
         return _read_file(Path(like))
-    known = torchvision_weights.preparation(like.removeprefix(TORCHVISION))
-    if known is None:
-        raise RecipeError(
-            f"invalid like {like!r}: torchvision {torchvision_weights.VERSION} has no such weights for classification; "
-            f"must be such as {TORCHVISION}ResNet50_Weights.IMAGENET1K_V2"
-        )
-    return known
+    return _torchvision(like.removeprefix(TORCHVISION))
+
+
+def torchvision_groups() -> list[dict[str, Any]]:
+    """Return how torchvision prepares photos for its weights; see torchvision_weights.toml."""
+    text = resources.files("savedmodel_bakery.exporter.sources").joinpath("torchvision_weights.toml").read_text("utf-8")
+    groups: list[dict[str, Any]] = parse_toml(text)["groups"]
+    return groups
+
+
+def _torchvision(weights: str) -> dict[str, Any]:
+    for group in torchvision_groups():
+        if weights in group["names"].split():
+            return {
+                "size": (group["size"], group["size"]),
+                "crop": f"short:{group['short']}",
+                "resize": group["resize"],
+                "antialias": True,
+                "scale": group["scale"],
+                "channels": "RGB",
+            }
+    raise RecipeError(
+        f"invalid like '{TORCHVISION}{weights}': torchvision 0.29 has no such weights for classification; must be such "
+        f"as {TORCHVISION}ResNet50_Weights.IMAGENET1K_V2"
+    )
 
 
 def _read_file(path: Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 
 from savedmodel_bakery.errors import RecipeError
 from savedmodel_bakery.exporter.recipe import complete_recipe
-from savedmodel_bakery.exporter.sources import read_preprocessing, torchvision_weights
+from savedmodel_bakery.exporter.sources import read_preprocessing, training_code
 
 IMAGENET = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
 TIMM = {"input_size": [3, 224, 224], "interpolation": "bicubic", "crop_pct": 0.9, **IMAGENET}
@@ -114,7 +114,7 @@ def test_weights_of_torchvision() -> None:
     assert {**SQUARE, "crop": "short:232", "resize": "bilinear"} == read_preprocessing(
         "torchvision:ResNet50_Weights.IMAGENET1K_V2"
     )
-    names = [name for group in torchvision_weights.GROUPS.values() for name in group.split()]
+    names = [name for group in training_code.torchvision_groups() for name in group["names"].split()]
     assert sorted(set(names)) == sorted(names)
     for name in names:
         complete_recipe(read_preprocessing(f"torchvision:{name}"), {"model": "m", "task": "embed"})
