@@ -84,7 +84,7 @@ def bake(
             golden requests in the version.
         inputs: what the network received in training for some of the photos: an `.npz` file whose keys are their names,
             or `module:function` of a path. Fields of the recipe that are not stated are found from it.
-        search_seconds: after which the search for them ends with what it has found.
+        search_seconds: how long the search for them may take.
         atol: allowed difference of an answer from the reference pipeline's; None is the task's default: 0.01 for
             probabilities, 0.001 for the cosine distance of embeddings, 0.0001 for numbers of task regress.
         rtol: allowed in addition, as a part of the reference's answer; None is the task's default: 0.01 for numbers of

@@ -45,8 +45,12 @@ def read_inputs(source: str, photos: Sequence[Path]) -> Inputs:
         SourceError: the function can't be imported.
     """
     is_function = FUNCTION_NAME.fullmatch(source) is not None and not Path(source).is_file()
-    found = _call(source, _smallest(photos)) if is_function else _read_file(Path(source), photos)
-    arrays = {path: _image(path, found[path]) for path in _smallest(list(found))}
+    if is_function:
+        found = _call(source, _smallest(photos))
+    else:
+        named = _read_file(Path(source), photos)
+        found = {path: named[path] for path in _smallest(list(named))}
+    arrays = {path: _image(path, array) for path, array in found.items()}
     shapes = {path: array.shape for path, array in arrays.items()}
     if not shapes:
         raise EvidenceError(f"{source} has no inputs")

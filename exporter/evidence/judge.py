@@ -54,10 +54,10 @@ def judge(inputs: Inputs, stated: Mapping[str, Any], *, seconds: float = SEARCH_
     Args:
         inputs: what the network received in training.
         stated: values of the recipe that the user or the model states; the size may be among them.
-        seconds: after which the search ends with what it has found.
+        seconds: how long the search may take.
 
     Raises:
-        EvidenceError: what is stated contradicts the evidence, or no recipe agrees with it.
+        EvidenceError: what is stated contradicts the evidence, no recipe agrees with it, or the time is over.
     """
     known = {name: stated[name] for name in fields_of(Preprocessing) if name in stated}
     size = inputs.arrays.shape[1:3]
@@ -109,11 +109,11 @@ def _line_differs(found: Found, stated: Preprocessing) -> list[str]:
 
 
 def _remark(name: str, found: Found, is_stated: bool) -> str:
-    if name in ("scale", "channels"):
-        return "stated, agrees" if is_stated else "found"
-    alternative = found.alternatives.get(name)
     if is_stated:
         return "stated, agrees"
+    if name in ("scale", "channels"):
+        return "found"
+    alternative = found.alternatives.get(name)
     if alternative is None:
         return "of no effect here"
     text = f"{found.distance:.2f} levels against {alternative.distance:.2f} for {_shown(alternative.value)}"

@@ -25,7 +25,6 @@ from savedmodel_bakery.exporter.validation import reference
 SAME = 0.7
 """Levels: rounding of pixels is a distance of 0.3, and of rows and columns 0.4; what is farther is another recipe."""
 _NEARER = 0.01
-_LUMA = np.array([0.299, 0.587, 0.114])  # as `reference.normalise`
 # Shares of the shorter side that training code often keeps.
 _FRACTIONS = ("1", "7/8", "224/256", "0.9", "0.95", "0.8")
 
@@ -193,7 +192,7 @@ def _changed(best: Preprocessing, values: Mapping[str, Any], fixed: frozenset[st
 def fit_line(pixels: np.ndarray, inputs: np.ndarray) -> Fit:
     """Fit inputs = (pixel - mean) / std for each colour, by least squares, in the nearest order of channels."""
     if inputs.shape[-1] == 1:
-        fits = [_fit_order((pixels @ _LUMA)[..., np.newaxis], inputs, "GRAY")]
+        fits = [_fit_order(pixels @ reference.LUMA, inputs, "GRAY")]
     else:
         fits = [_fit_order(pixels, inputs[..., ::step], order) for order, step in (("RGB", 1), ("BGR", -1))]
     return min(fits, key=lambda fit: fit.distance)

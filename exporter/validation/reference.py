@@ -25,6 +25,7 @@ from savedmodel_bakery.errors import ParityError
 from savedmodel_bakery.exporter.recipe import LETTERBOX, MAX_WHITE, Preprocessing
 from savedmodel_bakery.exporter.tasks.task import placement_of
 
+LUMA = np.array([[0.299], [0.587], [0.114]])  # of R, G and B in gray (ITU-R BT.601)
 _BIT_DEPTH = 24  # its place in a PNG file (third edition, 11.2.1)
 _TRANSPOSED = (5, 6, 7, 8)  # EXIF orientations that swap height and width
 
@@ -123,8 +124,8 @@ def _half(margin: int, preprocessing: Preprocessing) -> int:
 def normalise(pixels: np.ndarray, preprocessing: Preprocessing) -> np.ndarray:
     """Normalise `pixels` [batch, height, width, 3]: float32 [batch, height, width, channels]."""
     mean, std = (np.array(triple, np.float32) for triple in preprocessing.mean_and_std)
-    if preprocessing.channels == "GRAY":  # ITU-R BT.601
-        luma = pixels @ np.array([[0.299], [0.587], [0.114]], np.float32)
+    if preprocessing.channels == "GRAY":
+        luma = pixels @ LUMA.astype(np.float32)
         return np.asarray((luma - mean[0]) / std[0])
     scaled = (pixels - mean) / std
     return np.asarray(scaled[..., ::-1] if preprocessing.channels == "BGR" else scaled)

@@ -23,7 +23,7 @@ from savedmodel_bakery.serving.runtimes.interruption import Interrupter
 from savedmodel_bakery.wire import dtypes, schema, version_folder
 from savedmodel_bakery.wire.dtypes import DType
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
-from savedmodel_bakery.wire.tensors import Tensor
+from savedmodel_bakery.wire.tensors import Tensor, as_array
 
 with contextlib.suppress(ImportError):
     import tensorflow_text  # noqa: F401 - registers its operations, which models may use if it is installed
@@ -225,7 +225,7 @@ def _to_runtime(tensor: Tensor) -> np.ndarray:
 
 
 def _from_runtime(value: Any, dtype: DType) -> Tensor:
-    array = np.asarray(value, object if isinstance(value, bytes) else None)
+    array = as_array(value)
     return Tensor(array if array.dtype == dtype.numpy else array.view(dtype.numpy), dtype)
 
 
