@@ -38,7 +38,10 @@ class LoadedModel:
         except BaseException:
             self.close()
             raise
-        self._handlers = PredictionService(registry).handlers()
+        service = PredictionService(registry)
+        self._handlers = service.handlers()
+        self.predict = service.predict
+        self.signatures = service.signatures
 
     def call(self, method: str, content: bytes, context: RequestContext) -> bytes:
         """Run a method of `schema.METHODS` and return its serialized response.

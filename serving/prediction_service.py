@@ -5,7 +5,7 @@ gRPC and AMQP both carry these messages, so they share these handlers. Knows nei
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,14 @@ from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE, Predi
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry
 from savedmodel_bakery.serving.models.servable import Servable
 from savedmodel_bakery.wire import messages, responses
-from savedmodel_bakery.wire.messages import ExamplesRequest, ModelSpec, MultiInferenceRequest, PredictRequest
+from savedmodel_bakery.wire.messages import (
+    ExamplesRequest,
+    ModelSpec,
+    MultiInferenceRequest,
+    Prediction,
+    PredictRequest,
+    TensorMap,
+)
 from savedmodel_bakery.wire.status import invalid_argument
 
 
@@ -43,14 +50,25 @@ class PredictionService:
             "GetModelStatus": self._status,
         }
 
-    def _predict(self, request: PredictRequest, context: RequestContext) -> Any:
+    def predict(self, request: PredictRequest, context: RequestContext) -> Prediction:
+        """Run a Predict whose inputs and outputs are in no message."""
         spec = _permitted(request.spec, context)
-        request.inputs.before_filling = partial(claims.take_declared, context)
         with self._registry.acquire(_model_choice(spec)) as servable:
             call = PredictCall(spec.signature_name, request.inputs, request.output_filter, self._check_method_names)
-            outputs = predict(servable, call, context)
-            request.inputs.attachments.clear()  # the response may need as much memory
-            return responses.make_predict_response(_response_spec(servable, spec), outputs, packed=self._packed)
+            return Prediction(_response_spec(servable, spec), predict(servable, call, context))
+
+    def signatures(self, spec: ModelSpec, context: RequestContext) -> Mapping[str, Any]:
+        """Return the SignatureDefs of a model, by name."""
+        with self._registry.acquire(_model_choice(_permitted(spec, context))) as servable:
+            return servable.signatures
+
+    def _predict(self, request: PredictRequest, context: RequestContext) -> Any:
+        inputs = request.inputs
+        assert isinstance(inputs, TensorMap)  # as `parse_request` returns them
+        inputs.before_filling = partial(claims.take_declared, context)
+        spec, outputs = self.predict(request, context)
+        inputs.attachments.clear()  # the response may need as much memory
+        return responses.make_predict_response(spec, outputs, packed=self._packed)
 
     def _run_examples(
         self,

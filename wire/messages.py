@@ -80,8 +80,15 @@ class PredictRequest(NamedTuple):
     """A PredictRequest."""
 
     spec: ModelSpec | None
-    inputs: TensorMap
-    output_filter: Sequence[str]  # the outputs to return; empty for all
+    inputs: Mapping[str, Tensor]  # by alias; a TensorMap if it was parsed
+    output_filter: Sequence[str] = ()  # the outputs to return; empty for all
+
+
+class Prediction(NamedTuple):
+    """The content of a PredictResponse."""
+
+    spec: ModelSpec
+    outputs: Mapping[str, Tensor]  # by alias
 
 
 class ExamplesRequest(NamedTuple):

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from typing import Any, Protocol
 
 import grpc
 
@@ -19,6 +19,17 @@ from savedmodel_bakery.client.transports.failures import pause_after
 from savedmodel_bakery.client.transports.grpc import call_metadata, call_span, create_channel
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.amqp.publisher import growing_pauses
+from savedmodel_bakery.wire import schema
+from savedmodel_bakery.wire.attachments import TensorMessage, parse_message
+from savedmodel_bakery.wire.messages import (
+    SIGNATURE_FIELD,
+    ModelSpec,
+    Prediction,
+    PredictRequest,
+    TensorMap,
+    read_spec,
+    write_spec,
+)
 from savedmodel_bakery.wire.schema import METHODS
 from savedmodel_bakery.wire.status import Code, StatusError
 
@@ -34,6 +45,12 @@ class Backend(Protocol):
 
     def call(self, method: str, content: bytes, context: RequestContext) -> bytes:
         """Run a method of `schema.METHODS` on its serialized request; raises StatusError, see `codec.is_temporary`."""
+
+    def predict(self, request: PredictRequest, context: RequestContext) -> Prediction:
+        """Run a Predict whose inputs are in no message; raises StatusError as `call` does."""
+
+    def signatures(self, spec: ModelSpec, context: RequestContext) -> Mapping[str, Any]:
+        """Return the SignatureDefs of a model, by name; raises StatusError as `call` does."""
 
     def check(self) -> StatusError | None:
         """Return why calls cannot reach the model, None if they can; blocks for some seconds at most."""
@@ -53,6 +70,27 @@ class RemoteServer:
     def call(self, method: str, content: bytes, context: RequestContext) -> bytes:
         """See Backend."""
         return self._send(METHODS[method].path, content, context.remaining_s())
+
+    def predict(self, request: PredictRequest, context: RequestContext) -> Prediction:
+        """See Backend."""
+        message = TensorMessage(schema.PredictRequest(output_filter=request.output_filter), "inputs")
+        if request.spec:
+            write_spec(message.message.model_spec, request.spec)
+        for alias, (array, dtype, shape) in request.inputs.items():
+            message.add(alias, array, packed=True, dtype=dtype, shape=shape)
+        content = self.call("Predict", message.SerializeToString(), context)
+        response = parse_message(schema.PredictResponse, "outputs", content)
+        outputs = dict(TensorMap(response.message.outputs, response.attachments))
+        return Prediction(read_spec(response.message.model_spec), outputs)
+
+    def signatures(self, spec: ModelSpec, context: RequestContext) -> Mapping[str, Any]:
+        """See Backend."""
+        request = schema.GetModelMetadataRequest(metadata_field=[SIGNATURE_FIELD])
+        write_spec(request.model_spec, spec._replace(signature_name=""))
+        content = self.call("GetModelMetadata", request.SerializeToString(), context)
+        metadata = schema.GetModelMetadataResponse.FromString(content).metadata[SIGNATURE_FIELD]
+        signatures: Mapping[str, Any] = schema.SignatureDefMap.FromString(metadata.value).signature_def
+        return signatures
 
     def check(self) -> StatusError | None:
         """Return why the server answers no health check; UNIMPLEMENTED is an answer too: it has no such service."""

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
 from savedmodel_bakery.wire import schema
-from savedmodel_bakery.wire.attachments import TensorMessage, parse_message
 from savedmodel_bakery.wire.encoding import field_numbers
-from savedmodel_bakery.wire.messages import ModelSpec, TensorMap, parse_predict_request, read_spec, write_spec
-from savedmodel_bakery.wire.responses import make_predict_response
+from savedmodel_bakery.wire.messages import Prediction, PredictRequest, TensorMap, parse_predict_request
 from savedmodel_bakery.wire.status import Code, StatusError
 from savedmodel_bakery.wire.tensors import Tensor
 
@@ -25,59 +22,47 @@ _JOINED_FIELDS = {
 }
 
 
-class JoinableRequest(NamedTuple):
-    """A PredictRequest with decoded inputs."""
-
-    spec: ModelSpec  # the model, version and signature to run
-    inputs: dict[str, Tensor]  # by alias; all have the same number of rows
-    output_filter: Sequence[str]  # aliases of the outputs to return; empty for all
-
-
-def group(requests: Mapping[int, bytes]) -> list[dict[int, JoinableRequest]]:
-    """Return the groups of two or more serialized PredictRequests that can be joined.
+def group(requests: Mapping[int, bytes | PredictRequest]) -> list[dict[int, PredictRequest]]:
+    """Return the groups of two or more PredictRequests, some of them serialized, that can be joined.
 
     They have the same model, version, signature and output filter, and inputs that differ only in their number of rows.
     A request is not joined if it has further fields, such as `client_id`, or leaves out most of its values.
     """
-    groups: dict[Hashable, dict[int, JoinableRequest]] = {}
-    for index, content in requests.items():
+    groups: dict[Hashable, dict[int, PredictRequest]] = {}
+    for index, request in requests.items():
         try:
-            request = _read_joinable(content)
+            read = _read(request) if isinstance(request, bytes) else request
         except StatusError:
             continue  # the backend reports it
-        if request is not None:
-            groups.setdefault(_key(request), {})[index] = request
+        if read is not None and _is_joinable(read.inputs):
+            groups.setdefault(_key(read), {})[index] = read
     return [members for members in groups.values() if len(members) > 1]
 
 
-def join(requests: Sequence[JoinableRequest]) -> bytes:
-    """Return the serialized request with the inputs of a group."""
-    spec, inputs, output_filter = requests[0]
-    joined = TensorMessage(schema.PredictRequest(output_filter=output_filter), "inputs")
-    write_spec(joined.message.model_spec, spec)
-    for alias, tensor in inputs.items():
-        array = np.concatenate([request.inputs[alias].array for request in requests])
-        joined.add(alias, array, packed=True, dtype=tensor.dtype)
-    return joined.SerializeToString()
+def join(requests: Sequence[PredictRequest]) -> PredictRequest:
+    """Return the request with the inputs of a group."""
+    first = requests[0]
+    inputs = {
+        alias: tensor._replace(array=np.concatenate([request.inputs[alias].array for request in requests]))
+        for alias, tensor in first.inputs.items()
+    }
+    return first._replace(inputs=inputs)
 
 
-def split(content: bytes, requests: Sequence[JoinableRequest]) -> list[bytes]:
-    """Split the response to a joined request; FAILED_PRECONDITION if an output does not have one row per input row."""
-    response = parse_message(schema.PredictResponse, "outputs", content)
-    spec = read_spec(response.message.model_spec)
-    outputs = dict(TensorMap(response.message.outputs, response.attachments))
+def split(prediction: Prediction, requests: Sequence[PredictRequest]) -> list[Prediction]:
+    """Split the answer to a joined request; FAILED_PRECONDITION if an output does not have one row per input row."""
+    spec, outputs = prediction
     ends = np.cumsum([_row_count(request.inputs) for request in requests]).tolist()
     for alias, tensor in outputs.items():
         if tensor.array.ndim == 0 or len(tensor.array) != ends[-1]:
             raise StatusError(Code.FAILED_PRECONDITION, f'output "{alias}" does not have one row per input row')
-    contents = []
-    for start, end in pairwise([0, *ends]):
-        rows = {alias: tensor._replace(array=tensor.array[start:end]) for alias, tensor in outputs.items()}
-        contents.append(make_predict_response(spec, rows, packed=False).SerializeToString())
-    return contents
+    return [
+        Prediction(spec, {alias: tensor._replace(array=tensor.array[start:end]) for alias, tensor in outputs.items()})
+        for start, end in pairwise([0, *ends])
+    ]
 
 
-def _read_joinable(content: bytes) -> JoinableRequest | None:
+def _read(content: bytes) -> PredictRequest | None:
     """Return a request with decoded inputs; None if it cannot be joined.
 
     Every value in a message takes at least one byte. A message that declares more values than it has bytes repeats the
@@ -85,21 +70,24 @@ def _read_joinable(content: bytes) -> JoinableRequest | None:
     """
     if not field_numbers(content) <= _JOINED_FIELDS:
         return None
-    spec, encoded, output_filter = parse_predict_request(content)
-    if spec is None or encoded.value_count() > len(content):
+    request = parse_predict_request(content)
+    assert isinstance(request.inputs, TensorMap)
+    if request.spec is None or request.inputs.value_count() > len(content):
         return None
-    inputs = dict(encoded)
+    return request._replace(inputs=dict(request.inputs))
+
+
+def _is_joinable(inputs: Mapping[str, Tensor]) -> bool:
+    """Return whether all inputs have the same number of rows, and not too many values."""
     tensors = inputs.values()
     if not tensors or any(tensor.shape is not None or tensor.array.ndim == 0 for tensor in tensors):
-        return None
+        return False
     if len({len(tensor.array) for tensor in tensors}) > 1 or _row_count(inputs) < 1:
-        return None
-    if sum(tensor.array.nbytes for tensor in tensors) > _MAX_BYTES:
-        return None
-    return JoinableRequest(spec, inputs, output_filter)
+        return False
+    return sum(tensor.array.nbytes for tensor in tensors) <= _MAX_BYTES
 
 
-def _key(request: JoinableRequest) -> Hashable:
+def _key(request: PredictRequest) -> Hashable:
     """Return a value that is equal for requests that can be joined."""
     inputs = request.inputs
     shapes = tuple((alias, inputs[alias].dtype, inputs[alias].array.shape[1:]) for alias in sorted(inputs))

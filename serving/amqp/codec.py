@@ -12,18 +12,18 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from savedmodel_bakery.client.transports.failures import SHUTTING_DOWN
-from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE, SignatureNotFoundError
+from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE, SignatureNotFoundError, input_dtypes
 from savedmodel_bakery.serving.models.registry import MAX_VERSION, parse_version
 from savedmodel_bakery.wire import amqp, schema
-from savedmodel_bakery.wire.attachments import TensorMessage, parse_message
-from savedmodel_bakery.wire.dtypes import STRING, DType
+from savedmodel_bakery.wire.attachments import parse_message
+from savedmodel_bakery.wire.dtypes import STRING
 from savedmodel_bakery.wire.encoding import parsed_size
 from savedmodel_bakery.wire.json import predict as predict_json
 from savedmodel_bakery.wire.json import predict_response
 from savedmodel_bakery.wire.json.decode import parse_document
 from savedmodel_bakery.wire.json.parser import ParseLimits
-from savedmodel_bakery.wire.messages import ModelSpec, TensorMap, write_spec
-from savedmodel_bakery.wire.responses import encode_error
+from savedmodel_bakery.wire.messages import ModelSpec, Prediction, PredictRequest
+from savedmodel_bakery.wire.responses import encode_error, make_predict_response
 from savedmodel_bakery.wire.schema import METHODS
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument, truncate_message
 from savedmodel_bakery.wire.tensors import Tensor
@@ -64,28 +64,30 @@ class Call(NamedTuple):
     """A decoded message."""
 
     method: str  # name in `schema.METHODS`
-    content: bytes  # the serialized request
-    # makes the response to the message from the serialized response; raises StatusError or DecodeError
-    encode: Callable[[bytes], Response]
+    request: bytes | PredictRequest  # serialized, as it came; or read from JSON or an image
+    # makes the response to the message from the serialized response, or the Prediction for a PredictRequest, after it
+    # has charged the bytes that it takes; raises StatusError or DecodeError
+    encode: Callable[[Any, Charge], Response]
 
 
-InputDTypes = Callable[[ModelSpec], Mapping[str, DType]]
-"""Returns the element types of a signature's inputs, by alias; raises StatusError."""
+Charge = Callable[[int], None]
+"""Takes bytes of memory for a call; raises StatusError if there are not enough."""
+
+Signatures = Callable[[ModelSpec], Mapping[str, Any]]
+"""Returns the SignatureDefs of a model, by name; raises StatusError."""
 
 
-def decode(
-    message: Message, input_dtypes: InputDTypes, model_name: str, limits: ParseLimits, charge: Callable[[int], None]
-) -> Call:
+def decode(message: Message, signatures: Signatures, model_name: str, limits: ParseLimits, charge: Charge) -> Call:
     """Decode a message; raises UndecodableError if no worker could, and StatusError if it does not fit the model.
 
-    `input_dtypes` types the values of a JSON body; `model_name` is the model of messages that name none; `charge` is
-    called with the bytes of memory that other bodies take, and may raise StatusError.
+    `signatures` type the values of a JSON body; `model_name` is the model of messages that name none; other bodies are
+    charged for.
     """
     media_type = amqp.media_type(message.content_type)
     if media_type == amqp.PROTOBUF:
         return _decode_protobuf(message, charge)
     if media_type == amqp.JSON:
-        return _decode_json(message, input_dtypes, model_name, limits)
+        return _decode_json(message, signatures, model_name, limits)
     if media_type.startswith(amqp.IMAGE_PREFIX):
         return _decode_image(message, model_name, charge)
     raise UndecodableError(
@@ -93,7 +95,7 @@ def decode(
     )
 
 
-def _decode_protobuf(message: Message, charge: Callable[[int], None]) -> Call:
+def _decode_protobuf(message: Message, charge: Charge) -> Call:
     type_name = message.type or amqp.DEFAULT_TYPE
     method = _METHOD_BY_TYPE.get(type_name)
     if method is None:
@@ -106,7 +108,7 @@ def _decode_protobuf(message: Message, charge: Callable[[int], None]) -> Call:
     return Call(method, message.body, partial(_encode_protobuf, METHODS[method].response))
 
 
-def _decode_json(message: Message, input_dtypes: InputDTypes, model_name: str, limits: ParseLimits) -> Call:
+def _decode_json(message: Message, signatures: Signatures, model_name: str, limits: ParseLimits) -> Call:
     try:
         document, signature_name = parse_document(message.body, limits)
     except StatusError as error:
@@ -115,20 +117,20 @@ def _decode_json(message: Message, input_dtypes: InputDTypes, model_name: str, l
         raise UndecodableError(error.message) from error
     spec = _read_spec(message.headers, model_name, signature_name=signature_name)
     try:
-        dtypes = input_dtypes(spec)
+        dtypes = input_dtypes(signatures(spec), spec.signature_name)
     except SignatureNotFoundError as error:
         raise predict_json.signature_not_found(error.name) from None
     inputs, is_row_format = predict_json.decode_inputs(document, dtypes, spec.signature_name)
-    return Call("Predict", _encode_request(spec, inputs), partial(_encode_json, is_row_format))
+    return Call("Predict", PredictRequest(spec, inputs), partial(_encode_json, is_row_format))
 
 
-def _decode_image(message: Message, model_name: str, charge: Callable[[int], None]) -> Call:
+def _decode_image(message: Message, model_name: str, charge: Charge) -> Call:
     """Decode an image file: one row of the input that the headers name."""
     charge(len(message.body))
     image = np.empty(1, object)
     image[0] = message.body
     alias = amqp.header_text(message.headers.get(amqp.INPUT, "image"))
-    request = _encode_request(_read_spec(message.headers, model_name), {alias: Tensor(image, STRING)})
+    request = PredictRequest(_read_spec(message.headers, model_name), {alias: Tensor(image, STRING)})
     return Call("Predict", request, partial(_encode_json, True))
 
 
@@ -150,23 +152,18 @@ def _read_spec(headers: Mapping[str, Any], model_name: str, *, signature_name: s
     )
 
 
-def _encode_request(spec: ModelSpec, inputs: Mapping[str, Tensor]) -> bytes:
-    request = TensorMessage(schema.PredictRequest(), "inputs")
-    write_spec(request.message.model_spec, spec)
-    for alias, (array, dtype, shape) in inputs.items():
-        request.add(alias, array, packed=True, dtype=dtype, shape=shape)
-    return request.SerializeToString()
-
-
-def _encode_protobuf(message_class: Any, content: bytes) -> Response:
-    _check_protobuf(message_class, content)
+def _encode_protobuf(message_class: Any, result: bytes | Prediction, _charge: Charge) -> Response:
+    if isinstance(result, Prediction):  # the request was joined with others
+        content = make_predict_response(*result, packed=False).SerializeToString()
+    else:
+        content = result
+        _check_protobuf(message_class, content)
     return Response(content, amqp.PROTOBUF, message_class.DESCRIPTOR.full_name)
 
 
-def _encode_json(is_row_format: bool, content: bytes) -> Response:
-    response = parse_message(schema.PredictResponse, "outputs", content)
-    outputs = dict(TensorMap(response.message.outputs, response.attachments))
-    return Response(predict_response.encode_response(outputs, row_format=is_row_format), amqp.JSON)
+def _encode_json(is_row_format: bool, prediction: Prediction, charge: Charge) -> Response:
+    charge(predict_response.response_size(prediction.outputs))
+    return Response(predict_response.encode_response(prediction.outputs, row_format=is_row_format), amqp.JSON)
 
 
 def _check_protobuf(message_class: Any, content: bytes) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -15,14 +15,15 @@ from savedmodel_bakery.serving.admission.parsing import parsing
 from savedmodel_bakery.serving.amqp import batching, codec
 from savedmodel_bakery.serving.amqp.backends import Backend
 from savedmodel_bakery.serving.amqp.codec import Call, Message, Response, UndecodableError, encode_failure, is_temporary
-from savedmodel_bakery.serving.inference.predict import SignatureNotFoundError, input_dtypes
+from savedmodel_bakery.serving.inference import claims
 from savedmodel_bakery.serving.telemetry.requests import report_exception
-from savedmodel_bakery.wire import amqp, schema
-from savedmodel_bakery.wire.dtypes import DType
-from savedmodel_bakery.wire.messages import SIGNATURE_FIELD, ModelSpec, write_spec
+from savedmodel_bakery.wire import amqp
+from savedmodel_bakery.wire.messages import Prediction, PredictRequest
 from savedmodel_bakery.wire.status import Code, StatusError
 
 Value = TypeVar("Value")
+Result = bytes | Prediction
+"""The serialized response to a serialized request, or the outputs of a Predict."""
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +75,7 @@ class Handlers:
         calls = [_attempt("decoding a message", self._decode, message) for message in messages]
         joined = self._run_joined(calls) if len(calls) > 1 else {}
         results = [joined[index] if index in joined else self._run(call) for index, call in enumerate(calls)]
-        return [_encode(*item) for item in zip(messages, calls, results, strict=True)]
+        return [self._encode(*item) for item in zip(messages, calls, results, strict=True)]
 
     def check(self) -> StatusError | None:
         """See Backend."""
@@ -82,71 +83,62 @@ class Handlers:
 
     def _decode(self, message: Message) -> Call:
         with closing(self._limits.context()) as context, parsing(context) as limits:
-            read_dtypes = partial(self._input_dtypes, context=context)
-            return codec.decode(message, read_dtypes, self._model_name, limits, context.charge)
+            signatures = partial(self._backend.signatures, context=context)
+            return codec.decode(message, signatures, self._model_name, limits, context.charge)
 
-    def _input_dtypes(self, spec: ModelSpec, context: RequestContext) -> Mapping[str, DType]:
-        """Return the element types of a signature's inputs, by alias; see `inference.predict.input_dtypes`."""
-        request = schema.GetModelMetadataRequest(metadata_field=[SIGNATURE_FIELD])
-        try:
-            write_spec(request.model_spec, spec)
-        except UnicodeEncodeError:  # no signature has such a name
-            raise SignatureNotFoundError(spec.signature_name) from None
-        content = self._backend.call("GetModelMetadata", request.SerializeToString(), context)
-        metadata = schema.GetModelMetadataResponse.FromString(content).metadata[SIGNATURE_FIELD]
-        signatures = schema.SignatureDefMap.FromString(metadata.value).signature_def
-        return input_dtypes(signatures, spec.signature_name)
+    def _run(self, call: Call | StatusError) -> Result | StatusError:
+        """Return the result of one call, or its error."""
+        return call if isinstance(call, StatusError) else _attempt(call.method, self._send, call.method, call.request)
 
-    def _run(self, call: Call | StatusError) -> bytes | StatusError:
-        """Return the serialized response of one call, or its error."""
-        if isinstance(call, StatusError):
-            return call
-        return _attempt(call.method, self._send, call.method, call.content)
-
-    def _send(self, method: str, content: bytes) -> bytes:
+    def _send(self, method: str, request: bytes | PredictRequest) -> Result:
         with closing(self._limits.context()) as context:
-            return self._backend.call(method, content, context)
+            if isinstance(request, bytes):
+                return self._backend.call(method, request, context)
+            context.charge(sum(map(claims.size, request.inputs.values())))
+            return self._backend.predict(request, context)
 
-    def _run_joined(self, calls: Sequence[Call | StatusError]) -> dict[int, bytes | StatusError]:
+    def _run_joined(self, calls: Sequence[Call | StatusError]) -> dict[int, Result | StatusError]:
         """Return the results, by index in `calls`, of the calls that could be joined with others."""
-        results: dict[int, bytes | StatusError] = {}
+        results: dict[int, Result | StatusError] = {}
         predicts = {
-            index: call.content
+            index: call.request
             for index, call in enumerate(calls)
             if isinstance(call, Call) and call.method == "Predict"
         }
         for group in batching.group(predicts):
-            responses = _attempt("a joined Predict", self._send_joined, list(group.values()))
-            if not isinstance(responses, StatusError):
-                results.update(zip(group, responses, strict=True))
-            elif is_temporary(responses):
-                results.update(dict.fromkeys(group, responses))
+            predictions = _attempt("a joined Predict", self._send_joined, list(group.values()))
+            if not isinstance(predictions, StatusError):
+                results.update(zip(group, predictions, strict=True))
+            elif is_temporary(predictions):
+                results.update(dict.fromkeys(group, predictions))
             else:
-                logger.debug("making %d joined calls separately: %s", len(group), responses)
+                logger.debug("making %d joined calls separately: %s", len(group), predictions)
         return results
 
-    def _send_joined(self, requests: Sequence[batching.JoinableRequest]) -> list[bytes]:
-        return batching.split(self._send("Predict", batching.join(requests)), requests)
+    def _encode(self, message: Message, call: Call | StatusError, result: Result | StatusError) -> Response:
+        """Encode the result of a call, or its error, in the format of its message."""
+        response: Response | StatusError
+        if isinstance(call, StatusError):
+            response = call
+        elif isinstance(result, StatusError):
+            response = result
+        else:
+            with closing(self._limits.context()) as context:
+                response = _attempt("encoding a response", call.encode, result, context.charge)
+        if isinstance(response, Response):
+            if len(response.body) <= amqp.MAX_MESSAGE_BYTES:
+                return response
+            response = StatusError(
+                Code.RESOURCE_EXHAUSTED,
+                f"the response has {len(response.body)} bytes; a RabbitMQ message may have at most "
+                f"{amqp.MAX_MESSAGE_BYTES}",
+            )
+        return encode_failure(response, message.content_type, dead_letter=isinstance(response, UndecodableError))
 
-
-def _encode(message: Message, call: Call | StatusError, result: bytes | StatusError) -> Response:
-    """Encode the result of a call, or its error, in the format of its message."""
-    response: Response | StatusError
-    if isinstance(call, StatusError):
-        response = call
-    elif isinstance(result, StatusError):
-        response = result
-    else:
-        response = _attempt("encoding a response", call.encode, result)
-    if isinstance(response, Response):
-        if len(response.body) <= amqp.MAX_MESSAGE_BYTES:
-            return response
-        response = StatusError(
-            Code.RESOURCE_EXHAUSTED,
-            f"the response has {len(response.body)} bytes; a RabbitMQ message may have at most "
-            f"{amqp.MAX_MESSAGE_BYTES}",
-        )
-    return encode_failure(response, message.content_type, dead_letter=isinstance(response, UndecodableError))
+    def _send_joined(self, requests: Sequence[PredictRequest]) -> list[Prediction]:
+        prediction = self._send("Predict", batching.join(requests))
+        assert isinstance(prediction, Prediction)
+        return batching.split(prediction, requests)
 
 
 def _attempt(operation: str, function: Callable[..., Value], *arguments: Any) -> Value | StatusError:

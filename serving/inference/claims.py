@@ -75,7 +75,7 @@ def take_examples(
 
 def take_undeclared(context: RequestContext, outputs: Iterable[Tensor], declared: int) -> None:
     """Charge a request for what its outputs have beyond the `declared` bytes, before they are encoded."""
-    context.charge(Cost.OUTPUT * max(0, sum(map(_size, outputs)) - declared))
+    context.charge(Cost.OUTPUT * max(0, sum(map(size, outputs)) - declared))
 
 
 def _repeated_bytes(strings: Sequence[bytes]) -> int:
@@ -84,7 +84,8 @@ def _repeated_bytes(strings: Sequence[bytes]) -> int:
     return sum(map(len, strings)) - sum(sent.values())
 
 
-def _size(tensor: Tensor) -> int:
+def size(tensor: Tensor) -> int:
+    """Return the bytes of memory that a tensor takes."""
     if tensor.dtype is dtypes.STRING:
         return sum(map(len, tensor.array.ravel().tolist())) + Cost.STRING * tensor.array.size
     return tensor.array.nbytes

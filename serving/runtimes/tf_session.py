@@ -225,7 +225,7 @@ def _to_runtime(tensor: Tensor) -> np.ndarray:
 
 
 def _from_runtime(value: Any, dtype: DType) -> Tensor:
-    array = as_array(value)
+    array = value if isinstance(value, np.ndarray) else as_array(value)
     return Tensor(array if array.dtype == dtype.numpy else array.view(dtype.numpy), dtype)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import model_makers
 import pytest
@@ -13,6 +14,7 @@ from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.amqp.backends import Backend, RemoteServer
 from savedmodel_bakery.serving.amqp.handlers import CallLimits, Handlers
 from savedmodel_bakery.serving.loaded_model import LoadedModel
+from savedmodel_bakery.wire.messages import ModelSpec, Prediction, PredictRequest
 from savedmodel_bakery.wire.status import StatusError
 
 
@@ -30,6 +32,14 @@ class RecordingBackend:
     def call(self, method: str, content: bytes, context: RequestContext) -> bytes:
         self.calls.append(method)
         return self._backend.call(method, content, context)
+
+    def predict(self, request: PredictRequest, context: RequestContext) -> Prediction:
+        self.calls.append("Predict")
+        return self._backend.predict(request, context)
+
+    def signatures(self, spec: ModelSpec, context: RequestContext) -> Mapping[str, Any]:
+        self.calls.append("signatures")
+        return self._backend.signatures(spec, context)
 
     def check(self) -> StatusError | None:
         return self._backend.check()

@@ -246,7 +246,7 @@ def test_messages_that_fit_are_joined_into_one_call(handlers: Handlers, backend:
     assert [[2.0], [3.0, 3.0, 3.0], [4.0, 4.0]] == [outputs(response)["y"] for response in responses[:3]]
     assert {"predictions": [5.0]} == json.loads(responses[3].body)
     assert 1 == schema.PredictResponse.FromString(responses[0].body).model_spec.version.value
-    assert ["GetModelMetadata", "Predict"] == backend.calls
+    assert ["signatures", "Predict"] == backend.calls
 
 
 def test_messages_that_do_not_fit_are_called_separately(handlers: Handlers, backend: RecordingBackend) -> None:
