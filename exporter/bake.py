@@ -15,8 +15,7 @@ from typing import Any
 from savedmodel_bakery.errors import PublishError, RecipeError
 from savedmodel_bakery.exporter import publish, resources, sources
 from savedmodel_bakery.exporter.calibration import NO_CALIBRATION, read_calibration
-from savedmodel_bakery.exporter.evidence.inputs import read_inputs
-from savedmodel_bakery.exporter.evidence.judge import SEARCH_S, Judgement, judge
+from savedmodel_bakery.exporter.evidence import SEARCH_S, Judgement, Sources, judge_all
 from savedmodel_bakery.exporter.recipe import Recipe, RecipeFile, complete_recipe, convert_values, read_recipe_file
 from savedmodel_bakery.exporter.servable_module import ServableModule
 from savedmodel_bakery.exporter.sources.training_code import is_file
@@ -37,7 +36,7 @@ class BakeResult:
         agreement: how its answers compare with those of the network on the same pixels; None for precision int8.
         onnx_agreement: how they compare with those of the ONNX model `reference`; None without one.
         parity: how it compares with the reference pipeline, photo by photo, and for precision int8 with the network.
-        evidence: what the inputs of training say of the recipe; None without any.
+        evidence: what inputs, predictions and labelled photos say of the recipe; empty without any.
     """
 
     path: Path
@@ -45,7 +44,7 @@ class BakeResult:
     agreement: Agreement | None
     onnx_agreement: Agreement | None
     parity: ParityReport
-    evidence: Judgement | None = None
+    evidence: Sequence[Judgement] = ()
 
 
 def bake(
@@ -57,6 +56,8 @@ def bake(
     recipe: Recipe | Mapping[str, Any] | str | Path | None = None,
     photos: Sequence[str | Path] | None = None,
     inputs: str | None = None,
+    predictions: str | None = None,
+    labelled: str | Path | None = None,
     search_seconds: float = SEARCH_S,
     atol: float | None = None,
     rtol: float | None = None,
@@ -84,7 +85,10 @@ def bake(
             golden requests in the version.
         inputs: what the network received in training for some of the photos: an `.npz` file whose keys are their names,
             or `module:function` of a path. Fields of the recipe that are not stated are found from it.
-        search_seconds: how long the search for them may take.
+        predictions: what the network answered in training for some of the photos, a `.csv`, `.json` or `.npz` file or
+            `module:function` of a path; see `evidence.answer_files`. Fields that are not stated are found from it.
+        labelled: photos with their right labels, a folder with one folder per label or a `.csv` of file and label.
+        search_seconds: how long the search for the recipe may take, for each of the three.
         atol: allowed difference of an answer from the reference pipeline's; None is the task's default: 0.01 for
             probabilities, 0.001 for the cosine distance of embeddings, 0.0001 for numbers of task regress.
         rtol: allowed in addition, as a part of the reference's answer; None is the task's default: 0.01 for numbers of
@@ -107,7 +111,7 @@ def bake(
     Raises:
         RecipeError: a value is missing or not allowed.
         SourceError: the model or the reference can't be loaded or used.
-        EvidenceError: the inputs can't be read, contradict what is stated, or no recipe makes them.
+        EvidenceError: what training shows can't be read, contradicts what is stated, or no recipe agrees with it.
         LabelError: the label set can't be read, or doesn't fit the network.
         VerificationError: the SavedModel's outputs differ from the network's, or from those of the reference.
         MissingPackageError: there is a reference, and onnxruntime is not installed.
@@ -140,12 +144,12 @@ def bake(
             "segment and --labels for a label per pixel, or --task embed for a vector, which is the mean of its pixels"
         )
     photo_files = [Path(photo) for photo in photos] if photos else resources.example_photos()
-    evidence = None
-    if inputs is not None:
-        progress("comparing recipes with the inputs of training")
-        stated = {**like, **network.recipe, **values}
-        evidence = judge(read_inputs(inputs, photo_files), stated, seconds=search_seconds)
-        values = {**evidence.values, **values}
+    stated = {**like, **network.recipe, **values}
+    evidence = judge_all(
+        Sources(inputs, predictions, labelled), stated, network, photo_files, search_seconds, progress=progress
+    )
+    for judgement in evidence:
+        values = {**judgement.values, **values}
     complete = complete_recipe(known, values, like=like, scaling_layer=network.scaling_layer)
     min_agreement = check_min_agreement(min_agreement, complete)
     if onnx is not None and complete.optimisation.is_int8:
@@ -184,7 +188,7 @@ def bake(
                     complete,
                     task,
                     model_name=base_path.name,
-                    evidence=evidence.to_json() if evidence else None,
+                    evidence=[judgement.to_json() for judgement in evidence],
                     photos=photo_files,
                     tolerance=task.tolerance.replaced(**stated),
                     onnx=None if onnx_call is None else onnx_network(onnx_call, complete, task, stated),

@@ -26,6 +26,7 @@ from savedmodel_bakery.wire import version_folder
 RECIPE_FILE = version_folder.RECIPE
 FUNCTION_FILE = Path("assets.extra") / "function.toml"
 PIPELINE_FILE = Path("assets.extra") / "pipeline.toml"
+PARITY_FILE = Path("assets.extra") / "parity.json"
 MAX_VERSION = 2**63 - 1
 _MAX_NAME_BYTES = 200  # file systems allow 255: room for suffixes
 _STAGING_PREFIX = ".staging-"

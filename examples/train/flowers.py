@@ -2,15 +2,18 @@
 
     python examples/train/flowers.py
 
-Writes flowers.keras, flowers.txt (the labels, one per line) and photos/ (pictures that the network was not trained on)
-to the working directory.
+Writes flowers.keras, flowers.txt (the labels, one per line), photos/ (pictures that the network was not trained on)
+and predictions.csv (what the network answers for them) to the working directory.
 """
 
 from __future__ import annotations
 
+import csv
 import math
 import random
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -55,7 +58,7 @@ def draw_flowers(number: int, rng: random.Random) -> tuple[list[Image.Image], np
     return [draw_flower(LABELS[index], rng) for index in classes], classes
 
 
-def prepare(pictures: list[Image.Image]) -> tf.Tensor:
+def prepare(pictures: Sequence[Any]) -> tf.Tensor:
     """Return what the network receives: float32 [pictures, SIDE, SIDE, 3] in RGB, from 0 to 1."""
     return tf.image.resize(np.stack(pictures), (SIDE, SIDE), method="bilinear", antialias=False) / 255
 
@@ -86,10 +89,15 @@ def main() -> None:
     for picture, label in zip(test_pictures, LABELS, strict=False):  # the first of each class
         picture.save(f"photos/{label}.jpg", quality=90)
 
+    photos = sorted(Path("photos").glob("*.jpg"))
+    predictions = network.predict(prepare([np.asarray(Image.open(photo)) for photo in photos]), verbose=0)
+    with Path("predictions.csv").open("w", newline="") as file:
+        rows = ([photo.name, *row] for photo, row in zip(photos, predictions, strict=True))
+        csv.writer(file).writerows([["file", *LABELS], *rows])
+
     print(f"accuracy on {len(test_pictures)} pictures that the network was not trained on: {accuracy:.3f}")
-    print("bake it, with what prepare() does and what the network returns as options:")
-    print("  bakery bake --model flowers.keras --labels flowers.txt --outputs probabilities \\")
-    print("      --crop none --resize bilinear --no-antialias --scale 0..1 --channels RGB")
+    print("bake it; what prepare() does is found from the predictions:")
+    print("  bakery bake --model flowers.keras --labels flowers.txt --photos photos --predictions predictions.csv")
 
 
 if __name__ == "__main__":

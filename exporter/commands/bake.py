@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from savedmodel_bakery.exporter.commands import options
-from savedmodel_bakery.exporter.commands.running import print_progress, print_warning, tensorflow
+from savedmodel_bakery.exporter.commands.running import NO_EVIDENCE, print_progress, print_warning, tensorflow
 from savedmodel_bakery.exporter.publish import check_free, check_name, default_name
 from savedmodel_bakery.exporter.recipe import RecipeFile, read_recipe_file
-from savedmodel_bakery.groups import FloatRange
 
 if TYPE_CHECKING:
     from savedmodel_bakery.exporter.bake import BakeResult
 
+_PREPARATION = {"like", "crop", "resize", "antialias", "scale", "channels"}  # of photos, as the user states it
+
 _BAKE_EXAMPLES = """\b
 Examples:
   bakery bake --model efficientnet-lite0
+  bakery bake --model flowers.keras --labels flowers.txt --photos photos --predictions predictions.csv
   bakery bake --model flowers.keras --labels flowers.txt --crop none --resize bilinear --no-antialias \\
       --scale 0..1 --channels RGB --outputs probabilities
   bakery bake --model pets.keras --labels pets.txt --outputs probabilities --like keras:MobileNetV2
@@ -55,19 +57,7 @@ Examples:
 @options.out
 @options.version
 @options.photos
-@click.option(
-    "--inputs",
-    metavar="FILE.npz|MODULE:FUNCTION",
-    help="What the network received in training for some of the photos: arrays by the names of files, or a function of "
-    "a path. What the recipe does not state is found from them, what contradicts them is rejected.",
-)
-@click.option(
-    "--search-seconds",
-    type=FloatRange(1),
-    default=120.0,
-    show_default=True,
-    help="How long to search for a recipe that makes these inputs.",
-)
+@options.evidence
 @options.tolerance
 @click.option(
     "--parity/--no-parity",
@@ -93,6 +83,8 @@ def bake(
     version: int | None,
     photos: list[Path] | None,
     inputs: str | None,
+    predictions: str | None,
+    labelled: Path | None,
     search_seconds: float,
     require_parity: bool,
     reference: Path | None,
@@ -125,6 +117,8 @@ def bake(
             recipe=recipe,
             photos=photos,
             inputs=inputs,
+            predictions=predictions,
+            labelled=labelled,
             search_seconds=search_seconds,
             **tolerance,
             require_parity=require_parity,
@@ -134,8 +128,10 @@ def bake(
             progress=print_progress,
             session=session,
         )
-    if result.evidence:
-        click.echo(result.evidence.to_table(), err=True)
+    for judgement in result.evidence:
+        click.echo(f"{judgement.to_table()}\nthe recipe {judgement.summary}", err=True)
+    if not result.evidence and not _PREPARATION.isdisjoint(recipe):
+        click.echo(NO_EVIDENCE, err=True)
     click.echo(_describe_bake(result, reference), err=True)
     print_warning(result.parity.contradiction)
     print_warning(result.parity.warning)

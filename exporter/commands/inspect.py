@@ -13,7 +13,7 @@ import click
 from savedmodel_bakery.errors import PublishError
 from savedmodel_bakery.exporter import publish
 from savedmodel_bakery.exporter.commands import options
-from savedmodel_bakery.exporter.commands.running import print_progress, print_warning, tensorflow
+from savedmodel_bakery.exporter.commands.running import NO_EVIDENCE, print_progress, print_warning, tensorflow
 from savedmodel_bakery.exporter.recipe import Recipe, convert_values, read_recipe_file
 from savedmodel_bakery.exporter.resources import example_photos
 from savedmodel_bakery.exporter.tested_runtimes import oldest_version
@@ -62,6 +62,7 @@ def inspect(path: Path, as_mermaid: bool, as_json: bool) -> None:
             "weights_bytes": weights,
             "signatures": [dataclasses.asdict(signature) for signature in signatures],
             "recipe": recipe,
+            "evidence": _read_evidence(path),
             "oldest_tensorflow": oldest_tensorflow,
         }
         click.echo(json.dumps(inspection))
@@ -81,8 +82,19 @@ def inspect(path: Path, as_mermaid: bool, as_json: bool) -> None:
             for tensor in tensors:
                 click.echo(f"  {arrow} {tensor}")
     title = "recipe" if recipe_text else "no recipe: this SavedModel was not baked here"
+    if (path / publish.RECIPE_FILE).is_file():
+        lines = [f"the recipe {shown['summary']}" for shown in _read_evidence(path)] or [NO_EVIDENCE]
+        click.echo("\n" + "\n".join(lines))
     click.echo(f"\n{'pipeline' if (path / publish.PIPELINE_FILE).is_file() else title}")
     click.echo("".join(f"  {line}".rstrip() + "\n" for line in (recipe_text or "").splitlines()), nl=False)
+
+
+def _read_evidence(version: Path) -> list[dict[str, Any]]:
+    """Return what training showed when a version was baked; see `evidence.judge.Judgement.to_json`."""
+    try:
+        return list(json.loads((version / publish.PARITY_FILE).read_bytes())["evidence"])
+    except (OSError, ValueError, KeyError):  # none, or baked by an earlier exporter
+        return []
 
 
 def _read_recipe_text(version: Path) -> str | None:
@@ -123,6 +135,7 @@ def versions(path: Path, as_json: bool) -> None:
 @options.tolerance
 @options.min_agreement
 @options.parity_html
+@options.evidence
 @click.option("--model", metavar="MODEL", help=_MOVED.format("model"))
 @click.option("--labels", metavar="SET|FILE", help=_MOVED.format("labels"))
 @click.option("--weights", metavar="FILE", help=_MOVED.format("weights"))
@@ -133,6 +146,10 @@ def parity(
     photos: list[Path] | None,
     min_agreement: float | None,
     parity_html: Path | None,
+    inputs: str | None,
+    predictions: str | None,
+    labelled: Path | None,
+    search_seconds: float,
     model: str | None,
     labels: str | None,
     weights: str | None,
@@ -153,6 +170,7 @@ def parity(
     moved = convert_values({"model": model, "labels": labels, "weights": weights})
     recipe = Recipe.from_values({**read_recipe_file(recipe_file).values, **moved})
     with tensorflow("parity", verbose=verbose):
+        from savedmodel_bakery.exporter.evidence import Sources, judge_all
         from savedmodel_bakery.exporter.validation.report import check_writable, write_html_page
         from savedmodel_bakery.exporter.validation.validate import compare_with_source
 
@@ -165,9 +183,22 @@ def parity(
             lambda task: task.tolerance.replaced(**tolerance),
             print_progress,
             min_agreement=min_agreement,
+            judge=lambda network: [
+                judgement.to_json()
+                for judgement in judge_all(
+                    Sources(inputs, predictions, labelled),
+                    {name: value for name, value in recipe.to_values().items() if value is not None},
+                    network,
+                    photos or example_photos(),
+                    search_seconds,
+                    progress=print_progress,
+                )
+            ],
         )
         if parity_html:
             write_html_page(parity_html, report, pictures)
     click.echo(json.dumps(report.to_json()) if as_json else report.to_table())
+    for shown in report.evidence:
+        click.echo(f"the recipe {shown['summary']}", err=as_json)
     print_warning(report.warning)
     report.check()

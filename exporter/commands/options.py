@@ -90,6 +90,37 @@ tolerance = option_group(
 """An option for each of `TOLERANCE_PARTS`, the parts of a task's tolerance."""
 
 
+evidence = option_group(
+    click.option(
+        "--inputs",
+        metavar="FILE.npz|MODULE:FUNCTION",
+        help="What the network received in training for some of the photos: arrays by the names of files, or a "
+        "function of a path. What the recipe does not state is found from it, what contradicts it is rejected.",
+    ),
+    click.option(
+        "--predictions",
+        metavar="FILE.csv|.json|.npz|MODULE:FUNCTION",
+        help="What the network answered in training for some of the photos; used as --inputs is. A CSV file has file "
+        "and a column per label, or file, label and probability.",
+    ),
+    click.option(
+        "--labelled",
+        type=click.Path(path_type=Path, exists=True),
+        metavar="FOLDER|FILE.csv",
+        help="Photos with their right labels: a folder with one folder per label, or file and label. They tell scale "
+        "and channels, and show gross errors.",
+    ),
+    click.option(
+        "--search-seconds",
+        type=FloatRange(1),
+        default=120.0,
+        show_default=True,
+        help="How long to search for a recipe that agrees with each of them.",
+    ),
+)
+"""Options for what shows how the network was trained."""
+
+
 class _FieldType(click.ParamType[Any]):
     """Text that the field itself converts, so that options and recipe files are rejected in the same words."""
 

@@ -58,6 +58,9 @@ def clean_end_on_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+NO_EVIDENCE = "no evidence of the training: --predictions, --inputs or --labelled would check the recipe"
+
+
 def print_progress(step: str) -> None:
     """Print a step of the work on stderr."""
     click.echo(f"{step} …", err=True)

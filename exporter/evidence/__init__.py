@@ -1,1 +1,65 @@
 """Evidence of how photos were prepared in training, and the recipe that follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from savedmodel_bakery.exporter import resources
+from savedmodel_bakery.exporter.evidence.answer_files import read_labelled, read_predictions
+from savedmodel_bakery.exporter.evidence.answers import Runner
+from savedmodel_bakery.exporter.evidence.evidence import Evidence
+from savedmodel_bakery.exporter.evidence.inputs import read_inputs
+from savedmodel_bakery.exporter.evidence.judge import SEARCH_S, Judgement, judge
+from savedmodel_bakery.exporter.recipe.model import TASKS_WITHOUT_LABELS
+from savedmodel_bakery.exporter.sources.network import Network
+
+__all__ = ["SEARCH_S", "Judgement", "Sources", "judge_all"]
+
+
+class Sources(NamedTuple):
+    """Where evidence is; see `bake`."""
+
+    inputs: str | None = None
+    predictions: str | None = None
+    labelled: str | Path | None = None
+
+
+def judge_all(
+    sources: Sources,
+    stated: Mapping[str, Any],
+    network: Network,
+    photos: Sequence[Path],
+    seconds: float,
+    *,
+    progress: Callable[[str], None],
+) -> list[Judgement]:
+    """Compare a recipe with each kind of evidence there is; what one shows is stated for the next.
+
+    Raises:
+        EvidenceError: it can't be read, contradicts what is stated, or no recipe agrees with it.
+        SourceError: a function can't be imported.
+        LabelError: the labels can't be read.
+    """
+    labels = {**network.defaults, **stated}.get("labels")
+    class_names = [] if stated.get("task") in TASKS_WITHOUT_LABELS else resources.read_class_names(labels)
+    runner = Runner(network)
+    readers: list[Callable[[], Evidence]] = []
+    if sources.inputs is not None:
+        inputs = sources.inputs
+        readers.append(lambda: read_inputs(inputs, photos))
+    if sources.predictions is not None:
+        predictions = sources.predictions
+        readers.append(lambda: read_predictions(predictions, photos, runner, class_names))
+    if sources.labelled is not None:
+        labelled = Path(sources.labelled)
+        readers.append(lambda: read_labelled(labelled, photos, runner, class_names))
+    judgements: list[Judgement] = []
+    for read in readers:
+        evidence = read()
+        progress(f"comparing recipes with {len(evidence.photos)} {evidence.kind}")
+        judgement = judge(evidence, stated, class_names=class_names, seconds=seconds)
+        judgements.append(judgement)
+        stated = {**judgement.values, **stated}
+    return judgements

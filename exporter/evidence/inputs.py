@@ -1,39 +1,82 @@
-"""Evidence: what the network received in training for some photos, as arrays."""
+"""Evidence: what the network received in training for some photos, as arrays.
+
+A straight line from the pixels of a recipe to the inputs gives mean and standard deviation. What is left is the
+distance, in levels of 0..255.
+"""
 
 from __future__ import annotations
 
-import hashlib
-import itertools
-import zipfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from savedmodel_bakery.errors import EvidenceError
-from savedmodel_bakery.exporter.sources.user_model import FUNCTION_NAME, import_callable
+from savedmodel_bakery.exporter.evidence.evidence import (
+    SAME,
+    Certainty,
+    Fit,
+    describe_line,
+    digest_of,
+    farther,
+    levels_off,
+    read_by_photo,
+    read_npz,
+)
+from savedmodel_bakery.exporter.evidence.search import PIXELS
+from savedmodel_bakery.exporter.recipe import Preprocessing
 from savedmodel_bakery.exporter.validation import reference
 
-_MAX_PHOTOS, _MAX_PIXELS = 8, 6_000_000
-"""Of the photos that are compared, the smallest; more tell nothing new, and each recipe that is tried resizes them."""
 
-
-@dataclass(frozen=True)
 class Inputs:
-    """The network's inputs for some photos.
+    """The network's inputs for some photos, normalised as in training; see `Evidence`."""
 
-    Attributes:
-        photos: their files.
-        arrays: float64 [photos, height, width, channels], normalised as in training.
-        digest: SHA-256 of the arrays.
-    """
+    kind = "inputs"
+    groups = PIXELS
+    noise = 0.01
 
-    photos: Sequence[Path]
-    arrays: np.ndarray
-    digest: str
+    def __init__(self, photos: Sequence[Path], arrays: np.ndarray) -> None:
+        """Keep the photos and `arrays`, float64 [photos, height, width, channels]."""
+        self.photos, self._arrays = photos, arrays
+        self.digest = digest_of(arrays)
+        self.size: tuple[int, int] | None = (arrays.shape[1], arrays.shape[2])
+
+    def fit(self, pixels: np.ndarray, candidate: Preprocessing) -> Fit:  # noqa: ARG002
+        """See Evidence."""
+        return fit_line(pixels.astype(np.float64), self._arrays)
+
+    def measure(self, pixels: np.ndarray, nearest: Preprocessing) -> None:
+        """See Evidence."""
+
+    def refine(self, pixels: np.ndarray, nearest: Preprocessing, check_time: Callable[[], None]) -> dict[str, Any]:  # noqa: ARG002
+        """See Evidence."""
+        return {}
+
+    def order(self, best: Fit) -> None:
+        """See Evidence."""
+
+    def is_same(self, fit: Fit) -> bool:
+        """See Evidence."""
+        return fit.distance <= SAME
+
+    def certainty(self, best: Fit, other: Fit) -> Certainty:
+        """See Evidence."""
+        return farther(best.distance, other.distance, 1.0)
+
+    def contradicted(self, fit: Fit, stated: Preprocessing) -> list[str]:
+        """See Evidence."""
+        assert fit.line
+        is_other = {
+            "channels": stated.channels != fit.follows["channels"],
+            "scale": levels_off(*fit.line, *stated.mean_and_std) >= SAME,
+        }
+        return [name for name, value in is_other.items() if value]
+
+    def shown(self, fit: Fit) -> str:
+        """See Evidence."""
+        return f"{fit.distance:.2f} levels"
 
 
 def read_inputs(source: str, photos: Sequence[Path]) -> Inputs:
@@ -44,70 +87,16 @@ def read_inputs(source: str, photos: Sequence[Path]) -> Inputs:
             image of numbers, or not of the same shape as the others.
         SourceError: the function can't be imported.
     """
-    is_function = FUNCTION_NAME.fullmatch(source) is not None and not Path(source).is_file()
-    if is_function:
-        found = _call(source, _smallest(photos))
-    else:
-        named = _read_file(Path(source), photos)
-        found = {path: named[path] for path in _smallest(list(named))}
+    found = read_by_photo(source, photos, Inputs.kind, read_npz)
     arrays = {path: _image(path, array) for path, array in found.items()}
-    shapes = {path: array.shape for path, array in arrays.items()}
-    if not shapes:
-        raise EvidenceError(f"{source} has no inputs")
-    first, *others = shapes
+    first, *others = arrays
     for path in others:
-        if shapes[path] != shapes[first]:
+        if arrays[path].shape != arrays[first].shape:
             raise EvidenceError(
-                f"{source}: the input for {path.name} has shape {list(shapes[path])}, that for {first.name} "
-                f"{list(shapes[first])}; all must have one shape"
+                f"{source}: the input for {path.name} has shape {list(arrays[path].shape)}, that for {first.name} "
+                f"{list(arrays[first].shape)}; all must have one shape"
             )
-    stacked = np.stack(list(arrays.values()))
-    return Inputs(list(arrays), stacked, hashlib.sha256(stacked.tobytes()).hexdigest())
-
-
-def _smallest(photos: Sequence[Path]) -> list[Path]:
-    """Return the smallest photos, as many as are compared."""
-    pixels = {}
-    for photo in photos:
-        with reference.reading(photo), Image.open(photo) as picture:
-            pixels[photo] = picture.width * picture.height
-    smallest = sorted(pixels, key=lambda photo: (pixels[photo], photo))
-    total = itertools.accumulate(pixels[photo] for photo in smallest)
-    kept = [photo for photo, sum_ in zip(smallest, total, strict=True) if sum_ <= _MAX_PIXELS]
-    return (kept or smallest[:1])[:_MAX_PHOTOS]
-
-
-def _call(source: str, photos: Sequence[Path]) -> dict[Path, Any]:
-    function = import_callable(source)
-    found = {}
-    for path in photos:
-        try:
-            found[path] = function(str(path))
-        except Exception as error:  # user code can raise anything
-            raise EvidenceError(f"{source} failed with {type(error).__name__} for {path}: {error}") from error
-    return found
-
-
-def _read_file(path: Path, photos: Sequence[Path]) -> dict[Path, Any]:
-    by_name: dict[str, list[Path]] = {}
-    for photo in photos:
-        for start in range(len(photo.parts)):
-            by_name.setdefault("/".join(photo.parts[start:]), []).append(photo)
-    if not path.is_file():
-        raise EvidenceError(f"no file or function with inputs: {path}")
-    try:
-        if not zipfile.is_zipfile(path):
-            raise EvidenceError(f"{path} is not an .npz file, as numpy.savez writes it")
-        with np.load(path, allow_pickle=False) as arrays:
-            unknown = [name for name in arrays if len(by_name.get(name, ())) != 1]
-            if unknown:
-                raise EvidenceError(
-                    f"{path} has inputs for {len(arrays)} photos, but {unknown[0]!r} is not the name of one of the "
-                    f"{len(photos)} photos; the keys must be names of files, relative to the folder of --photos"
-                )
-            return {by_name[name][0]: arrays[name] for name in arrays}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise EvidenceError(f"cannot read the inputs in {path}: {error}") from error
+    return Inputs(list(arrays), np.stack(list(arrays.values())))
 
 
 def _image(path: Path, array: Any) -> np.ndarray:
@@ -125,3 +114,28 @@ def _image(path: Path, array: Any) -> np.ndarray:
     if not np.isfinite(numbers).all():
         raise EvidenceError(f"the input for {path.name} has values that are not finite")
     return numbers.astype(np.float64)
+
+
+def fit_line(pixels: np.ndarray, inputs: np.ndarray) -> Fit:
+    """Fit inputs = (pixel - mean) / std for each colour, by least squares, in the nearest order of channels."""
+    if inputs.shape[-1] == 1:
+        fits = [_fit_order(pixels @ reference.LUMA, inputs, "GRAY")]
+    else:
+        fits = [_fit_order(pixels, inputs[..., ::step], order) for order, step in (("RGB", 1), ("BGR", -1))]
+    return min(fits, key=lambda fit: fit.distance)
+
+
+def _fit_order(pixels: np.ndarray, inputs: np.ndarray, channels: str) -> Fit:
+    means, stds, squares = [], [], 0.0
+    for colour in range(inputs.shape[-1]):
+        x, y = pixels[..., colour].ravel(), inputs[..., colour].ravel()
+        spread = x.var()
+        slope = ((x - x.mean()) * (y - y.mean())).mean() / spread if spread else 0.0
+        slope = slope if slope > 0 else 1 / 255
+        offset = y.mean() - slope * x.mean()
+        squares += float(np.mean((x - (y - offset) / slope) ** 2))
+        means.append(-offset / slope)
+        stds.append(1 / slope)
+    repeat = 3 // len(means)
+    line = means * repeat, stds * repeat
+    return Fit(math.sqrt(squares / len(means)), {"scale": describe_line(*line), "channels": channels}, line)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from savedmodel_bakery.errors import EvidenceError
-from savedmodel_bakery.exporter.evidence.inputs import Inputs
-from savedmodel_bakery.exporter.evidence.search import SAME, Found, Search
-from savedmodel_bakery.exporter.recipe import Preprocessing
+from savedmodel_bakery.exporter.evidence.evidence import Certainty, Evidence
+from savedmodel_bakery.exporter.evidence.search import Found, Search
+from savedmodel_bakery.exporter.recipe import Preprocessing, Recipe
 from savedmodel_bakery.exporter.recipe.fields import fields_of
 
 SEARCH_S = 120.0
-# Levels by which the next recipe must be farther, to be told apart, and to be surely another.
-_TOLD, _SURE = 0.05, 0.1
-_START = {"crop": "none", "resize": "bilinear", "antialias": False, "scale": "0..255", "channels": "RGB"}
-_FOUND = ("crop", "crop_margin", "resize", "antialias", "orientation", "jpeg_dct", "alpha", "scale", "channels")
+_START = {"crop": "none", "resize": "bilinear", "antialias": False, "scale": "0..1", "channels": "RGB"}
+_PIXELS = ("crop", "crop_margin", "resize", "antialias", "orientation", "jpeg_dct", "alpha", "white")
+_FOUND = (*_PIXELS, "scale", "channels", "outputs")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,22 +23,37 @@ class Judgement:
     """What evidence says of a recipe.
 
     Attributes:
+        kind: what the evidence is, in the plural.
         photos: number of photos.
         digest: of the evidence, SHA-256.
-        distance: between the recipe's inputs and those of training, root mean square in levels of 0..255.
+        distance: between the recipe and the evidence, in the unit of its kind.
+        agreement: the distance in words.
         values: of the recipe's fields, stated or found.
         remarks: by field, how well the evidence fixes it.
     """
 
+    kind: str
     photos: int
     digest: str
     distance: float
+    agreement: str
     values: Mapping[str, Any]
     remarks: Mapping[str, str]
 
+    @property
+    def summary(self) -> str:
+        """The agreement as the end of a sentence about the recipe."""
+        return f"agrees with the training: {self.photos} {self.kind}, {self.agreement}"
+
     def to_json(self) -> dict[str, Any]:
         """Return it as it is stored in the version's `parity.json`."""
-        return {"kind": "inputs", "photos": self.photos, "digest": self.digest, "distance": self.distance}
+        return {
+            "kind": self.kind,
+            "photos": self.photos,
+            "digest": self.digest,
+            "distance": self.distance,
+            "summary": self.summary,
+        }
 
     def to_table(self) -> str:
         """Return the fields as aligned columns: value, and how well the evidence fixes it."""
@@ -48,89 +62,117 @@ class Judgement:
         return "\n".join(f"{name:{widths[0]}}  {value:{widths[1]}}  {remark}" for name, value, remark in rows)
 
 
-def judge(inputs: Inputs, stated: Mapping[str, Any], *, seconds: float = SEARCH_S) -> Judgement:
+def judge(
+    evidence: Evidence, stated: Mapping[str, Any], *, class_names: Sequence[str] = (), seconds: float = SEARCH_S
+) -> Judgement:
     """Find the values that are not stated, and check those that are.
 
     Args:
-        inputs: what the network received in training.
+        evidence: what training shows.
         stated: values of the recipe that the user or the model states; the size may be among them.
+        class_names: the labels in the order of the label file; without any, the network's outputs need no reading.
         seconds: how long the search may take.
 
     Raises:
         EvidenceError: what is stated contradicts the evidence, no recipe agrees with it, or the time is over.
     """
+    kind = evidence.kind
     known = {name: stated[name] for name in fields_of(Preprocessing) if name in stated}
-    size = inputs.arrays.shape[1:3]
+    size = evidence.size or known.get("size")
+    if size is None:
+        raise EvidenceError(f"the network takes photos of any size, and {kind} do not show it: pass --size")
     if known.get("size", size) != size:
         raise EvidenceError(f"the inputs have the size {size[0]}x{size[1]}, but the recipe {_shown(known['size'])}")
     start = Preprocessing(**{**_START, **known, "size": size})
-    search = Search(inputs, seconds)
+    search = Search(evidence, seconds)
     found = search.find(start, frozenset(known) | {"size"})
-    best = search.find(found.preprocessing, frozenset({"size"})) if known else found
-    if best.distance > SAME:
+    best = min(found, search.find(start, frozenset({"size"})), key=_distance) if known else found
+    order = evidence.order(best.fit)
+    if order is not None:
+        names = {int(unit): class_names[label] for label, unit in enumerate(order)}
         raise EvidenceError(
-            f"no recipe makes these inputs: the nearest is {best.distance:.1f} levels away, with "
-            f"{_listed(best.preprocessing, _FOUND[:7])}; the training may do something else to photos"
+            f"the {kind} agree with another order of labels: {', '.join(names[unit] for unit in sorted(names))}; write "
+            "the --labels in the order of the network's outputs"
         )
-    contradicted = [name for name in known if name in _line_differs(found, start)]
-    if found.distance > best.distance + max(_TOLD, best.distance / 2):
-        contradicted = [name for name in _FOUND if name in known and getattr(best.preprocessing, name) != known[name]]
+    if not evidence.is_same(best.fit):
+        raise EvidenceError(
+            f"no recipe makes these {kind}: the nearest is {evidence.shown(best.fit)} away, with "
+            f"{_listed(best.preprocessing, [name for name in _FOUND if name not in best.fit.follows])}; the training "
+            "may do something else to photos"
+        )
+    _check_stated(evidence, stated, known, found, best)
+    _check_told(evidence, found, known)
+    shown = _FOUND if class_names else _FOUND[:-1]
+    follows = {name: value for name, value in found.fit.follows.items() if name in shown and name not in stated}
+    values = {name: getattr(found.preprocessing, name) for name in ("size", *_FOUND[:-1])} | follows
+    remarks = {name: _remark(evidence, name, found, name in known) for name in _FOUND[:-1]}
+    remarks |= dict.fromkeys(follows, "found")
+    return Judgement(
+        kind, len(evidence.photos), evidence.digest, found.fit.distance, evidence.shown(found.fit), values, remarks
+    )
+
+
+def _distance(found: Found) -> float:
+    return found.fit.distance
+
+
+def _check_stated(
+    evidence: Evidence, stated: Mapping[str, Any], known: Mapping[str, Any], found: Found, best: Found
+) -> None:
+    """Reject what is stated and would have to be something else."""
+    follows = {name: value for name, value in best.fit.follows.items() if name in fields_of(Preprocessing)}
+    nearest: Any = dataclasses.replace(best.preprocessing, **follows)
+    contradicted = [
+        name for name in evidence.contradicted(found.fit, dataclasses.replace(nearest, **known)) if name in known
+    ]
+    if evidence.certainty(best.fit, found.fit) is Certainty.SURE:
+        contradicted = [name for name in _FOUND if name in known and getattr(nearest, name) != known[name]]
+    options = _listed(nearest, contradicted)
+    if "outputs" in stated and best.fit.follows.get("outputs", stated["outputs"]) != stated["outputs"]:
+        options = " ".join([*([options] if options else []), f"--outputs {best.fit.follows['outputs']}"])
+        contradicted = [*contradicted, "outputs"]
     if contradicted:
-        given = ", ".join(f"{name} {_shown(known[name])}" for name in contradicted)
-        nearest = dataclasses.replace(best.preprocessing, **best.line())
-        raise EvidenceError(
-            f"the inputs agree within {best.distance:.2f} levels with {_listed(nearest, contradicted)}; {given} is "
-            "stated"
-        )
-    _check_told(found, known)
-    remarks = {name: _remark(name, found, name in known) for name in _FOUND}
-    values = {name: getattr(found.preprocessing, name) for name in ("size", *_FOUND)}
-    return Judgement(len(inputs.photos), inputs.digest, found.distance, values, remarks)
+        given = ", ".join(f"{name} {_shown(stated[name])}" for name in contradicted)
+        shown = evidence.shown(best.fit)
+        how = f"within {shown}" if best.fit.losses is None else f"best ({shown})"
+        raise EvidenceError(f"the {evidence.kind} agree {how} with {options}; {given} is stated")
 
 
-def _check_told(found: Found, known: Mapping[str, Any]) -> None:
+def _check_told(evidence: Evidence, found: Found, known: Mapping[str, Any]) -> None:
     """Reject evidence that leaves a field open which has no default."""
     has_antialias = found.preprocessing.resize not in ("nearest", "area")
-    for name in ("crop", "resize", *(["antialias"] if has_antialias else [])):
+    for name in ("scale", "channels", "crop", "resize", *(["antialias"] if has_antialias else [])):
         alternative = found.alternatives.get(name)
-        if name not in known and alternative and alternative.distance - found.distance < _TOLD:
-            other = dataclasses.replace(found.preprocessing, **{name: alternative.value})
-            raise EvidenceError(
-                f"these photos do not tell {_listed(found.preprocessing, [name])} from {_listed(other, [name])}: "
-                f"{found.distance:.2f} and {alternative.distance:.2f} levels; state it, or add photos of other shapes "
-                "and sizes"
-            )
+        if name in known or not alternative or evidence.certainty(found.fit, alternative.fit):
+            continue
+        other = dataclasses.replace(found.preprocessing, **{name: alternative.value})
+        raise EvidenceError(
+            f"these photos do not tell {_listed(found.preprocessing, [name])} from {_listed(other, [name])}: "
+            f"{evidence.shown(found.fit)} and {evidence.shown(alternative.fit)}; state it, or add photos of other "
+            "shapes and sizes"
+        )
 
 
-def _line_differs(found: Found, stated: Preprocessing) -> list[str]:
-    """Return which of scale and channels are not those of the line from pixels to inputs."""
-    differs = {"channels": found.fit.channels != stated.channels, "scale": not found.agrees_with(stated)}
-    return [name for name, value in differs.items() if value]
-
-
-def _remark(name: str, found: Found, is_stated: bool) -> str:
+def _remark(evidence: Evidence, name: str, found: Found, is_stated: bool) -> str:
     if is_stated:
         return "stated, agrees"
-    if name in ("scale", "channels"):
+    if name in found.fit.follows:
         return "found"
     alternative = found.alternatives.get(name)
-    if alternative is None:
-        return "of no effect here"
-    text = f"{found.distance:.2f} levels against {alternative.distance:.2f} for {_shown(alternative.value)}"
-    farther = alternative.distance - found.distance
-    if farther < _TOLD:
-        return f"not told apart by these photos: {text}"
-    return f"{'found' if farther > max(_SURE, found.distance / 3) else 'likely'}: {text}"
+    if alternative is None or alternative.fit.distance == found.fit.distance:
+        return "of no effect on these photos"
+    compared = f"{evidence.shown(found.fit)} against {evidence.shown(alternative.fit)} for {_shown(alternative.value)}"
+    certainty = evidence.certainty(found.fit, alternative.fit)
+    return f"{('not told apart by these photos', 'likely', 'found')[certainty]}: {compared}"
 
 
-def _listed(preprocessing: Preprocessing, names: tuple[str, ...] | list[str]) -> str:
-    fields = fields_of(Preprocessing)
+def _listed(preprocessing: Preprocessing, names: Sequence[str]) -> str:
     return " ".join(
         f"--{'' if getattr(preprocessing, name) else 'no-'}{name}"
         if isinstance(getattr(preprocessing, name), bool)
-        else f"{fields[name].option} {_shown(getattr(preprocessing, name))}"
+        else f"{Recipe.FIELDS[name].option} {_shown(getattr(preprocessing, name))}"
         for name in names
-        if getattr(preprocessing, name) is not None
+        if getattr(preprocessing, name, None) is not None
     )
 
 

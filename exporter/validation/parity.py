@@ -87,8 +87,8 @@ class ParityCheck:
             _MAX_PICTURES, [*self.pictures, *compared], key=lambda pictures: pictures.parity.distance()
         )
 
-    def report(self, int8: Int8Agreement | None = None) -> ParityReport:
-        """Return the report on all photos so far, with the agreement of an int8 servable with the network."""
+    def report(self, int8: Int8Agreement | None = None, evidence: Sequence[Mapping[str, Any]] = ()) -> ParityReport:
+        """Return the report on all photos so far, with the agreement of an int8 servable and what training shows."""
         alike = "the network answers all photos alike, whatever they show; check --weights, --scale and the training"
         return ParityReport(
             self._recipe.source.model,
@@ -99,6 +99,7 @@ class ParityCheck:
             self._photos,
             int8,
             [*self._doubts, *([alike] if self._answers_alike else [])],
+            evidence,
         )
 
     def _compare_with_first(self, pixels: np.ndarray, result: NetworkResult) -> None:

@@ -55,7 +55,7 @@ def _decode(photo: Path, opened: Image.Image, preprocessing: Preprocessing) -> I
         colours = {"L": "GRAY"}.get(opened.mode, opened.mode)
         levels = simplejpeg.decode_jpeg(photo.read_bytes(), colours, fastdct=True)
         decoded = Image.fromarray(levels.squeeze()) if opened.mode != "CMYK" else Image.fromarray(255 - levels, "CMYK")
-    elif opened.format == "PNG" and preprocessing.white != MAX_WHITE and photo.read_bytes()[_BIT_DEPTH] == 16:
+    elif preprocessing.white != MAX_WHITE and _is_deep(photo, opened):
         width, height, rows, _ = png.Reader(bytes=photo.read_bytes()).asRGBA()
         rgba = np.reshape(list(rows), (height, width, 4)) / ([preprocessing.white] * 3 + [MAX_WHITE])
         decoded = Image.fromarray((255 * np.minimum(rgba, 1)).round().astype(np.uint8))
@@ -63,6 +63,16 @@ def _decode(photo: Path, opened: Image.Image, preprocessing: Preprocessing) -> I
         return opened
     decoded.getexif()[ExifTags.Base.Orientation] = opened.getexif().get(ExifTags.Base.Orientation, 1)
     return decoded
+
+
+def has_deep_pixels(photo: Path) -> bool:
+    """Return whether a photo has 16 bits per colour, of which `white` says the range."""
+    with reading(photo), Image.open(photo) as opened:
+        return _is_deep(photo, opened)
+
+
+def _is_deep(photo: Path, opened: Image.Image) -> bool:
+    return opened.format == "PNG" and photo.read_bytes()[_BIT_DEPTH] == 16
 
 
 def upright_size(photo: Path, preprocessing: Preprocessing) -> tuple[int, int]:

@@ -79,6 +79,7 @@ class ParityReport:
         int8: how the answers of an int8 servable compare with those of the network; photos are then within tolerance if
             their pixels are.
         doubts: what is implausible about the recipe or the network, each in a line with the likely fix.
+        evidence: what training shows of the recipe, one entry per kind; see `evidence.judge.Judgement.to_json`.
     """
 
     model: str
@@ -89,6 +90,7 @@ class ParityReport:
     photos: Sequence[PhotoParity]
     int8: Int8Agreement | None = None
     doubts: Sequence[str] = ()
+    evidence: Sequence[Mapping[str, Any]] = ()
 
     @property
     def is_within(self) -> bool:
@@ -144,6 +146,7 @@ class ParityReport:
             "is_within": self.is_within,
             "contradiction": self.contradiction,
             "warning": self.warning,
+            "evidence": list(self.evidence),
             "measure": self.measure,
             **dataclasses.asdict(self.tolerance),
             "pixels_mean_limit": self.pixel_limit,

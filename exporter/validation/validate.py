@@ -38,8 +38,6 @@ from savedmodel_bakery.exporter.validation.session import (
     read_photo,
 )
 
-PARITY_FILE = Path("assets.extra") / "parity.json"
-
 # Photos that are compared at once, which limits the memory that their files take.
 _BATCH = 100
 
@@ -69,7 +67,7 @@ def validate_and_record(
     task: Task,
     *,
     model_name: str,
-    evidence: Mapping[str, Any] | None,
+    evidence: Sequence[Mapping[str, Any]],
     photos: Sequence[Path],
     tolerance: Tolerance,
     onnx: Original | None = None,
@@ -115,10 +113,9 @@ def validate_and_record(
                 least = tolerance if recipe.optimisation.precision in ("bfloat16", "float16") else None
                 write_goldens(version, model_name, logs, golden_tolerances(logs, least))
             golden = []  # once is enough
-    report = check.report(None if int8_check is None else int8_check.agreement())
+    report = check.report(None if int8_check is None else int8_check.agreement(), evidence)
     with publish.writing(version):
-        shown = report.to_json() | ({"evidence": evidence} if evidence else {})
-        (version / PARITY_FILE).write_text(json.dumps(shown, indent=2) + "\n")
+        (version / publish.PARITY_FILE).write_text(json.dumps(report.to_json(), indent=2) + "\n")
     return Validation(None if int8 else agreement, None if onnx is None else onnx_agreement, report, check.pictures)
 
 
@@ -165,8 +162,11 @@ def compare_with_source(
     progress: Callable[[str], None],
     *,
     min_agreement: float | None = None,
+    judge: Callable[[Network], Sequence[Mapping[str, Any]]] = lambda _: (),
 ) -> tuple[ParityReport, Sequence[PhotoPictures]]:
     """Compare a published version with the reference pipeline of its source, which must still exist.
+
+    `judge` compares the recipe with what training shows, given the network.
 
     The recipe is the one that it was baked with; model, labels and weights may have been moved since. Returns the
     report on all photos, and the pictures of those that are farthest from the reference, worst first.
@@ -176,6 +176,7 @@ def compare_with_source(
     with SessionProcess() as session:
         progress(f"loading {recipe.source.model}")
         network = sources.read_network(recipe.to_values())
+        evidence = judge(network)
         progress(f"comparing {len(photos)} photos")
         traced = trace(network.call, recipe)
         task = choose_task(recipe, shapes(traced), class_names, ends_in_sigmoid=ends_in_sigmoid(traced))
@@ -189,4 +190,4 @@ def compare_with_source(
             check.add(responses)
             if int8_check is not None:
                 int8_check.add(responses)
-    return check.report(None if int8_check is None else int8_check.agreement()), check.pictures
+    return check.report(None if int8_check is None else int8_check.agreement(), evidence), check.pictures

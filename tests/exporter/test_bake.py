@@ -114,6 +114,7 @@ def test_progress_and_agreement_go_to_stderr(run_of: RunOf) -> None:
         "building the servable …",
         "writing it for task classify …",
         "verifying it in a fresh process …",
+        "no evidence of the training: --predictions, --inputs or --labelled would check the recipe",
     ] == steps
     assert verdict.startswith("verified on 3 photos: answers within ")
 

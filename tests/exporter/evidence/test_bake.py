@@ -52,7 +52,7 @@ def test_the_rest_of_the_recipe_is_found(workshop: Path) -> None:
     assert re.search(r"^resize +bilinear +found: 0\.00 levels against ", run.stderr, re.M)
     recipe = tomllib.loads(run.after["tiny/1/assets.extra/recipe.toml"].decode())
     assert FOUND == {name: recipe[name] for name in FOUND}
-    evidence = json.loads(run.after["tiny/1/assets.extra/parity.json"])["evidence"]
+    evidence = json.loads(run.after["tiny/1/assets.extra/parity.json"])["evidence"][0]
     assert ("inputs", 3) == (evidence["kind"], evidence["photos"])
     assert evidence["distance"] < 0.01
 

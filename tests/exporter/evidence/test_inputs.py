@@ -136,9 +136,9 @@ CONTRADICTIONS = {
 
 @pytest.mark.parametrize(("stated", "message"), CONTRADICTIONS.values(), ids=CONTRADICTIONS)
 def test_what_contradicts_is_named(taken: list[Path], tmp_path: Path, stated: dict[str, Any], message: str) -> None:
-    prepare, _ = PIPELINES["tf.image.resize"]
+    prepare, right = PIPELINES["tf.image.resize"]
     with pytest.raises(EvidenceError) as refused:
-        judged(taken, prepare, tmp_path, **stated)
+        judged(taken, prepare, tmp_path, **{**right, **stated})
     assert message in str(refused.value)
 
 
@@ -146,14 +146,14 @@ def test_the_table_says_how_well_a_field_is_fixed(taken: list[Path], tmp_path: P
     prepare, _ = PIPELINES["tf.image.resize"]
     table = judged(taken, prepare, tmp_path, crop="none").to_table()
     assert re.search(r"^crop +none +stated, agrees$", table, re.M)
-    assert re.search(r"^resize +bilinear +found: 0\.00 levels against \d\.\d\d for \w+$", table, re.M)
-    assert re.search(r"^crop_margin +default +of no effect here$", table, re.M)
+    assert re.search(r"^resize +bilinear +found: 0\.00 levels against \d\.\d\d levels for \w+$", table, re.M)
+    assert re.search(r"^crop_margin +default +of no effect on these photos$", table, re.M)
 
 
 def test_what_is_no_resize_of_the_photos_is_refused(taken: list[Path], tmp_path: Path) -> None:
     noise = np.random.default_rng(0).normal(size=(SIZE, SIZE, 3))
     with pytest.raises(
-        EvidenceError, match=r"^no recipe makes these inputs: the nearest is \d+\.\d levels away, with --crop"
+        EvidenceError, match=r"^no recipe makes these inputs: the nearest is \d+\.\d\d levels away, with --crop"
     ):
         judged(taken, lambda _: noise, tmp_path)
 
@@ -161,7 +161,7 @@ def test_what_is_no_resize_of_the_photos_is_refused(taken: list[Path], tmp_path:
 def test_photos_that_tell_nothing_of_the_crop(tmp_path: Path, rocket: Image.Image) -> None:
     rocket.resize((SIZE, SIZE)).save(tmp_path / "square.png")
     with pytest.raises(
-        EvidenceError, match=r"do not tell --crop none from --crop \S+: 0\.00 and 0\.00 levels; state it"
+        EvidenceError, match=r"do not tell --crop none from --crop \S+: 0\.00 levels and 0\.00 levels; state it"
     ):
         judged([tmp_path / "square.png"], lambda path: array(opened(path)), tmp_path)
 
@@ -206,7 +206,8 @@ def test_a_function_of_a_path(taken: list[Path], tmp_path: Path, monkeypatch: py
     )
     (tmp_path / "own_preparation.py").write_text(source)
     monkeypatch.chdir(tmp_path)
-    assert (3, 4, 4, 3) == read_inputs("own_preparation:ones", taken).arrays.shape
+    inputs = read_inputs("own_preparation:ones", taken)
+    assert (3, (4, 4)) == (len(inputs.photos), inputs.size)
     with pytest.raises(
         EvidenceError, match=r"own_preparation:wrong failed with ZeroDivisionError for .*\.(jpg|png): div"
     ):

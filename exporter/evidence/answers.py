@@ -1,0 +1,346 @@
+"""Evidence: what the network answered in training for some photos, or what it should have answered.
+
+Both run the network on the pixels of each recipe that is tried.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from savedmodel_bakery.errors import EvidenceError
+from savedmodel_bakery.exporter.evidence.evidence import (
+    SAME,
+    Certainty,
+    Fit,
+    Groups,
+    combinations,
+    describe_line,
+    digest_of,
+    farther,
+    one_of,
+)
+from savedmodel_bakery.exporter.evidence.search import PIXELS
+from savedmodel_bakery.exporter.recipe import SCALES, Preprocessing, describe_scale
+from savedmodel_bakery.exporter.sources.network import Network
+from savedmodel_bakery.exporter.validation import reference
+
+_BATCH = 16  # photos that run at once
+_ROUNDING = 0.29  # of pixels to whole levels, root mean square
+_MOST_LEVEL = 0.05  # of the spread of predictions: a recipe by which a level changes more is a wrong one
+_LEAST = 1e-7  # a probability that counts as 0
+_SIGNIFICANT = 2.6  # standard errors of the mean: one case in 200 by chance, and in 40 below 10 photos
+_LINE_STARTS, _FAR = 3, 4.0
+_STEPS, _STEP, _MOST_DAMPING = 12, 1e-3, 1e6
+_PER_UNKNOWN = 3  # numbers that are predicted, or any recipe could be made to agree
+
+Transform = Callable[[np.ndarray], np.ndarray]
+
+
+def _softmax(scores: np.ndarray) -> np.ndarray:
+    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return np.asarray(exponentials / exponentials.sum(axis=-1, keepdims=True))
+
+
+def _sigmoid(scores: np.ndarray) -> np.ndarray:
+    return np.asarray(1 / (1 + np.exp(-scores.clip(-500, 500))))
+
+
+def _scales(current: Preprocessing) -> Iterator[dict[str, Any]]:
+    """Return scales with each order of colours that the network can take."""
+    orders = ("GRAY",) if current.channels == "GRAY" else ("RGB", "BGR")
+    return combinations(scale=list(SCALES), channels=orders)(current)
+
+
+_NETWORK_GROUPS: Groups = {("scale", "channels"): _scales, **PIXELS}
+_LABEL_GROUPS: Groups = {
+    ("scale", "channels"): _scales,
+    ("orientation",): one_of("orientation", "exif", "ignore"),
+    ("crop",): one_of("crop", "none", "1", "7/8", "letterbox"),
+    ("resize", "antialias"): combinations(resize=("bilinear", "bicubic", "area"), antialias=(False, True)),
+}
+"""Few, as a label tells little."""
+
+
+class Runner:
+    """Runs a network on the pixels of recipes; each run is kept."""
+
+    def __init__(self, network: Network) -> None:
+        self._call = tf.function(network.call, reduce_retracing=True)
+        self._kept: dict[bytes, np.ndarray] = {}
+
+    def run(self, pixels: np.ndarray, recipe: Preprocessing) -> np.ndarray:
+        """Return the only output of the network, float64 [photos, units]."""
+        normalised = np.ascontiguousarray(reference.normalise(pixels, recipe), np.float32)
+        key = hashlib.blake2b(normalised.tobytes()).digest()
+        if key not in self._kept:
+            batches = [normalised[start : start + _BATCH] for start in range(0, len(normalised), _BATCH)]
+            self._kept[key] = np.concatenate([self._run(batch) for batch in batches])
+        return self._kept[key]
+
+    def _run(self, batch: np.ndarray) -> np.ndarray:
+        try:
+            output = self._call(tf.constant(batch))
+        except Exception as error:  # the network's own code runs here
+            raise EvidenceError(f"the network does not accept images {list(batch.shape)}: {error}") from error
+        if isinstance(output, Mapping):
+            if len(output) > 1:
+                raise EvidenceError(
+                    f"the network has several outputs, {', '.join(output)}: predictions and labels can be compared "
+                    "only with one; use --inputs"
+                )
+            (output,) = output.values()
+        array = np.asarray(output, np.float64)
+        if array.ndim == 4 and array.shape[1:3] == (1, 1):
+            array = array[:, 0, 0]
+        array = array.reshape(len(batch), -1) if array.ndim == 1 else array
+        if array.ndim != 2:
+            raise EvidenceError(
+                f"the network returns {list(array.shape)}: its answers can be compared with predictions or labels only "
+                "if it returns one row of numbers per photo; use --inputs"
+            )
+        return array
+
+
+class Predictions:
+    """What the network answered in training for some photos; see `Evidence`.
+
+    The distance is the root mean square of differences in the unit of the predictions.
+    """
+
+    kind = "predictions"
+    groups = _NETWORK_GROUPS
+    size: tuple[int, int] | None = None
+
+    def __init__(self, photos: Sequence[Path], rows: np.ndarray, runner: Runner, names: Sequence[str] = ()) -> None:
+        """Keep the photos and `rows`, float64 [photos, units], NaN where nothing is predicted.
+
+        With `names`, the columns of `rows` are those of these labels, and not in the order of the network's outputs.
+        """
+        self.photos, self._rows, self._runner, self._names = photos, rows, runner, names
+        self.digest = digest_of(rows)
+        self._known = ~np.isnan(rows)
+        known = rows[self._known]
+        self._are_probabilities = bool((known >= 0).all() and (known <= 1).all())
+        self._spread = max(float(known.std()), _LEAST)
+        self.noise = max(_resolution(known), 1e-6 * self._spread)
+        self._level = 1.0
+        self._reordered: list[tuple[float, np.ndarray]] = []
+
+    def fit(self, pixels: np.ndarray, candidate: Preprocessing) -> Fit:
+        """See Evidence."""
+        scores = self._scores(pixels, candidate)
+        distances = {outputs: self._distance(made) for outputs, made in self._readings(scores)}
+        outputs = min(distances, key=lambda name: distances[name])
+        fit = Fit(distances[outputs], {"outputs": outputs.partition(" ")[0]})
+        if self._names and self._known.all():
+            made = dict(self._readings(scores))[outputs]
+            squares = (made**2).sum(axis=0)[:, np.newaxis] - 2 * made.T @ self._rows + (self._rows**2).sum(axis=0)
+            order = _order(squares)
+            if order is not None:
+                self._reordered.append((self._distance(made[:, order]), order))
+        return fit
+
+    def measure(self, pixels: np.ndarray, nearest: Preprocessing) -> None:
+        """See Evidence."""
+        readings = dict(self._readings(self._scores(pixels, nearest)))
+        name = min(readings, key=lambda name: self._distance(readings[name]))
+        rounded = dict(self._readings(self._scores(pixels.round(), nearest)))[name]
+        difference = math.sqrt(np.mean((rounded - readings[name]) ** 2))
+        self._level = min(max(difference, self.noise) / _ROUNDING, _MOST_LEVEL * self._spread)
+
+    def refine(self, pixels: np.ndarray, nearest: Preprocessing, check_time: Callable[[], None]) -> dict[str, Any]:
+        """See Evidence. Finds mean and standard deviation, beginning with the nearest named scales."""
+        free = self._known.sum() - (len(self._rows) if self._are_probabilities else 0)  # they add up to 1
+        if free < _PER_UNKNOWN * (2 if nearest.channels == "GRAY" else 6):
+            return {}
+        named = [nearest, *(replace(nearest, **values) for values in _scales(nearest))]
+        distances = {recipe: self.fit(pixels, recipe).distance for recipe in named}
+        near = sorted(distances, key=lambda recipe: distances[recipe])[:_LINE_STARTS]
+        near = [recipe for recipe in near if distances[recipe] < _FAR * distances[near[0]]]
+        fitted = [self._fit_line(pixels, begin, check_time) for begin in near]
+        best = min(fitted, key=lambda recipe: self.fit(pixels, recipe).distance)
+        return {"scale": describe_line(*best.mean_and_std), "channels": best.channels}
+
+    def _fit_line(self, pixels: np.ndarray, begin: Preprocessing, check_time: Callable[[], None]) -> Preprocessing:
+        """Return the recipe with the nearest mean and standard deviation, by the method of Levenberg and Marquardt."""
+        repeat = 3 if begin.channels == "GRAY" else 1
+        mean, std = (np.array(numbers[: 3 // repeat]) for numbers in begin.mean_and_std)
+        line = np.concatenate([mean / 255, np.log(std)])
+
+        def recipe(values: np.ndarray) -> Preprocessing:
+            mean, log_std = np.split(values.clip(-8, 8), 2)
+            return replace(begin, scale=describe_scale([*mean * 255] * repeat, [*np.exp(log_std)] * repeat))
+
+        def differences(values: np.ndarray) -> np.ndarray:
+            readings = [made for _, made in self._readings(self._scores(pixels, recipe(values)))]
+            return np.asarray((min(readings, key=self._distance) - self._rows)[self._known])
+
+        left, damping = differences(line), 1e-3
+        for _ in range(_STEPS):
+            check_time()
+            slopes = np.stack([(differences(line + step) - left) / _STEP for step in np.eye(len(line)) * _STEP], axis=1)
+            square, slope = slopes.T @ slopes, slopes.T @ left
+            while damping < _MOST_DAMPING:
+                damped = square + damping * np.diag(square.diagonal() + _LEAST)
+                changed = line - np.linalg.lstsq(damped, slope, rcond=None)[0]
+                new = differences(changed)
+                if new @ new < left @ left:
+                    break
+                damping *= 10
+            else:
+                break
+            line, left, damping = changed, new, damping / 10
+        return recipe(line)
+
+    def order(self, best: Fit) -> np.ndarray | None:
+        """See Evidence."""
+        distance, order = min(self._reordered, key=itemgetter(0), default=(math.inf, None))
+        return order if distance < best.distance / 2 and best.distance > self.noise else None
+
+    def is_same(self, fit: Fit) -> bool:
+        """See Evidence."""
+        return fit.distance <= SAME * self._level
+
+    def certainty(self, best: Fit, other: Fit) -> Certainty:
+        """See Evidence."""
+        return farther(best.distance, other.distance, self._level)
+
+    def contradicted(self, fit: Fit, stated: Preprocessing) -> list[str]:  # noqa: ARG002
+        """See Evidence."""
+        return []
+
+    def shown(self, fit: Fit) -> str:
+        """See Evidence."""
+        return f"{fit.distance:.2g}"
+
+    def _scores(self, pixels: np.ndarray, candidate: Preprocessing) -> np.ndarray:
+        scores = self._runner.run(pixels, candidate)
+        units, predicted = scores.shape[1], self._rows.shape[1]
+        if units == 1 and predicted == 2:  # a sigmoid beside its complement
+            return np.concatenate([-scores, scores], axis=1)
+        if units != predicted:
+            raise EvidenceError(f"the predictions have {predicted} numbers per photo, the network returns {units}")
+        return scores
+
+    def _readings(self, scores: np.ndarray) -> list[tuple[str, np.ndarray]]:
+        """Return what predictions may be of the network's outputs, each with the value of `outputs` it means."""
+        is_pair = self._rows.shape[1] == 2 and np.array_equal(scores[:, 0], -scores[:, 1])
+        unchanged = np.stack([1 - scores[:, 1], scores[:, 1]], axis=1) if is_pair else scores
+        if not self._are_probabilities:
+            return [("logits", scores)]
+        return [
+            ("probabilities", unchanged),
+            ("logits softmax", _softmax(scores)),
+            ("logits sigmoid", _sigmoid(scores)),
+        ]
+
+    def _distance(self, made: np.ndarray) -> float:
+        return math.sqrt(np.mean((made - self._rows)[self._known] ** 2))
+
+
+class Labelled:
+    """The right label of each photo; see `Evidence`.
+
+    The distance is the mean of -log p, of the probabilities p of the right labels. One recipe is told from another if
+    that differs by 2.6 standard errors, photo by photo.
+    """
+
+    kind = "labelled photos"
+    groups = _LABEL_GROUPS
+    size: tuple[int, int] | None = None
+    noise = 1e-3
+
+    def __init__(self, photos: Sequence[Path], ids: np.ndarray, runner: Runner) -> None:
+        """Keep the photos and the ids of their labels, int [photos]."""
+        self._present = np.unique(ids)
+        self._reordered: list[tuple[Fit, np.ndarray]] = []
+        self.photos, self._ids, self._runner = photos, ids, runner
+        self.digest = digest_of(ids)
+
+    def fit(self, pixels: np.ndarray, candidate: Preprocessing) -> Fit:
+        """See Evidence."""
+        outputs, probabilities = _probabilities(self._runner.run(pixels, candidate))
+        if probabilities.shape[1] <= self._ids.max():
+            raise EvidenceError(
+                f"the photos have labels with ids up to {self._ids.max()}, the network has {probabilities.shape[1]}"
+            )
+        losses = -np.log(probabilities.clip(_LEAST))
+        accuracy = float((probabilities.argmax(axis=1) == self._ids).mean())
+        follows = {"outputs": outputs, "accuracy": accuracy}
+        right = Fit.of_losses(losses[np.arange(len(losses)), self._ids], follows)
+        means = np.stack([losses[self._ids == label].mean(axis=0) for label in self._present], axis=1)
+        units = _order(means)
+        if units is not None and len(self._present) == probabilities.shape[1]:
+            self._reordered.append((Fit.of_losses(losses[np.arange(len(losses)), units[self._ids]], {}), units))
+        return right
+
+    def measure(self, pixels: np.ndarray, nearest: Preprocessing) -> None:
+        """See Evidence."""
+
+    def refine(self, pixels: np.ndarray, nearest: Preprocessing, check_time: Callable[[], None]) -> dict[str, Any]:  # noqa: ARG002
+        """See Evidence."""
+        return {}
+
+    def order(self, best: Fit) -> np.ndarray | None:
+        """See Evidence."""
+        for fit, units in self._reordered:
+            if self.certainty(fit, best) is Certainty.SURE:
+                return units
+        return None
+
+    def is_same(self, fit: Fit) -> bool:  # noqa: ARG002
+        """See Evidence."""
+        return True
+
+    def certainty(self, best: Fit, other: Fit) -> Certainty:
+        """See Evidence."""
+        assert best.losses is not None
+        assert other.losses is not None
+        differences = other.losses - best.losses
+        error = differences.std(ddof=1) / math.sqrt(len(differences)) if len(differences) > 1 else math.inf
+        return Certainty.SURE if differences.mean() > max(_SIGNIFICANT * error, self.noise) else Certainty.NOT_TOLD
+
+    def contradicted(self, fit: Fit, stated: Preprocessing) -> list[str]:  # noqa: ARG002
+        """See Evidence."""
+        return []
+
+    def shown(self, fit: Fit) -> str:
+        """See Evidence."""
+        assert fit.losses is not None
+        probability = np.exp(-fit.losses).mean()
+        return f"accuracy {fit.follows['accuracy']:.2f}, {probability:.2f} for the right label"
+
+
+def _probabilities(scores: np.ndarray) -> tuple[str, np.ndarray]:
+    """Return probabilities of labels, and whether the network returns them or logits."""
+    are_probabilities = bool((scores >= 0).all() and (scores <= 1).all())
+    outputs = "probabilities" if are_probabilities else "logits"
+    if scores.shape[1] == 1:
+        of_second = scores if are_probabilities else _sigmoid(scores)
+        return outputs, np.concatenate([1 - of_second, of_second], axis=1)
+    if not are_probabilities:
+        return outputs, _softmax(scores)
+    return outputs, scores / np.maximum(scores.sum(axis=1, keepdims=True), _LEAST)
+
+
+def _order(costs: np.ndarray) -> np.ndarray | None:
+    """Return the output that costs least for each label, of costs [outputs, labels]; None if one serves for two."""
+    units = costs.argmin(axis=0)
+    return units if len(np.unique(units)) == len(units) else None
+
+
+def _resolution(numbers: np.ndarray) -> float:
+    """Return the mean error of numbers that were written with few digits; 0 for others."""
+    for digits in range(1, 7):
+        if np.array_equal(numbers, numbers.round(digits)):
+            return float(_ROUNDING * 10.0**-digits)
+    return 0.0

@@ -1,0 +1,222 @@
+"""What the kinds of evidence have in common: how they are read, and how a recipe is compared with them."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import IntEnum
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from PIL import Image
+
+from savedmodel_bakery.errors import EvidenceError
+from savedmodel_bakery.exporter.recipe import SCALES, Preprocessing, describe_scale
+from savedmodel_bakery.exporter.sources.user_model import FUNCTION_NAME, import_callable
+from savedmodel_bakery.exporter.validation import reference
+
+_MAX_PHOTOS, _MAX_PIXELS = 8, 6_000_000
+"""Of the photos that are compared, the smallest; more tell nothing new, and each recipe that is tried resizes them."""
+
+SAME = 0.7
+"""Levels: rounding of pixels is a distance of 0.3, and of rows and columns 0.4; what is farther is another recipe."""
+
+# Levels by which another recipe must be farther, to be told apart, and to be surely another.
+_TOLD, _SURE = 0.05, 0.1
+
+Groups = Mapping[tuple[str, ...], Callable[[Preprocessing], Iterator[dict[str, Any]]]]
+"""Fields of the recipe that are changed together, and the values to try for a recipe."""
+
+
+class Fit(NamedTuple):
+    """How a recipe compares with evidence.
+
+    Attributes:
+        distance: smaller is nearer; in the unit of the evidence.
+        follows: values of fields that the evidence itself shows, given the pixels of the recipe.
+        line: mean and standard deviation of R, G, B with which the pixels come nearest, if it shows them.
+        losses: float64 [photos], if the distance is their mean.
+    """
+
+    distance: float
+    follows: Mapping[str, Any] = MappingProxyType({})
+    line: tuple[Sequence[float], Sequence[float]] | None = None
+    losses: np.ndarray | None = None
+
+    @classmethod
+    def of_losses(cls, losses: np.ndarray, follows: Mapping[str, Any]) -> Fit:
+        """Return the fit whose distance is a mean of losses."""
+        return cls(float(losses.mean()), follows, losses=losses)
+
+
+class Certainty(IntEnum):
+    """How surely a recipe is another one than the nearest."""
+
+    NOT_TOLD, LIKELY, SURE = range(3)
+
+
+class Evidence(Protocol):
+    """What training shows for some photos.
+
+    Attributes:
+        kind: what it is, in the plural.
+        photos: their files.
+        digest: SHA-256 of the evidence.
+        size: height and width of the network's input, if the evidence shows them.
+        groups: what is tried.
+        noise: differences of distances up to this one mean nothing.
+    """
+
+    kind: str
+    photos: Sequence[Path]
+    digest: str
+    size: tuple[int, int] | None
+    groups: Groups
+    noise: float
+
+    def fit(self, pixels: np.ndarray, candidate: Preprocessing) -> Fit:
+        """Compare the pixels [photos, height, width, 3] that a recipe makes of the photos."""
+
+    def measure(self, pixels: np.ndarray, nearest: Preprocessing) -> None:
+        """Prepare `is_same` and `certainty` at the nearest recipe."""
+
+    def refine(self, pixels: np.ndarray, nearest: Preprocessing, check_time: Callable[[], None]) -> dict[str, Any]:
+        """Return values that no list has and that come nearer; empty if there are none."""
+
+    def order(self, best: Fit) -> np.ndarray | None:
+        """Return the output of each label, if the answers agree far better with another order of labels."""
+
+    def is_same(self, fit: Fit) -> bool:
+        """Return whether a recipe agrees with the evidence."""
+
+    def certainty(self, best: Fit, other: Fit) -> Certainty:
+        """Return how surely a recipe is farther from the evidence than the nearest one."""
+
+    def contradicted(self, fit: Fit, stated: Preprocessing) -> list[str]:
+        """Return the fields of a recipe that are not what follows from the evidence."""
+
+    def shown(self, fit: Fit) -> str:
+        """Return the distance with its unit."""
+
+
+def farther(best: float, other: float, level: float) -> Certainty:
+    """Return how surely a distance is not that of the nearest recipe; `level` is what one level of pixels changes."""
+    difference = (other - best) / level
+    if difference < _TOLD:
+        return Certainty.NOT_TOLD
+    return Certainty.SURE if difference > max(_SURE, best / level / 3) else Certainty.LIKELY
+
+
+def one_of(field: str, *values: Any) -> Callable[[Preprocessing], Iterator[dict[str, Any]]]:
+    """Return the values of one field as those of a group."""
+    return lambda _current: iter([{field: value} for value in values])
+
+
+def combinations(**fields: Sequence[Any]) -> Callable[[Preprocessing], Iterator[dict[str, Any]]]:
+    """Return all combinations of the values of some fields as those of a group."""
+    return lambda _current: (dict(zip(fields, values, strict=True)) for values in itertools.product(*fields.values()))
+
+
+def read_by_photo(
+    source: str, photos: Sequence[Path], kind: str, read_file: Callable[[Path], Mapping[str, Any]]
+) -> dict[Path, Any]:
+    """Read the evidence for photos from a file by their names, or from a function of a photo's path.
+
+    Raises:
+        EvidenceError: it can't be read, or a name is not that of one of the photos.
+        SourceError: the function can't be imported.
+    """
+    if FUNCTION_NAME.fullmatch(source) is not None and not Path(source).is_file():
+        return _call(source, smallest(photos))
+    path = Path(source)
+    if not path.is_file():
+        raise EvidenceError(f"no file or function with {kind}: {path}")
+    try:
+        named = read_file(path)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise EvidenceError(f"cannot read the {kind} in {path}: {error}") from error
+    found = by_photo(named, photos, f"{path} has {kind}")
+    if not found:
+        raise EvidenceError(f"{path} has no {kind}")
+    return {photo: found[photo] for photo in smallest(list(found))}
+
+
+def read_npz(path: Path) -> dict[str, np.ndarray]:
+    """Read the arrays of an `.npz` file; raises ValueError, OSError or BadZipFile."""
+    if not zipfile.is_zipfile(path):
+        raise ValueError("it is not an .npz file, as numpy.savez writes it")
+    with np.load(path, allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays}
+
+
+def by_photo(named: Mapping[str, Any], photos: Sequence[Path], described: str) -> dict[Path, Any]:
+    """Find the photos of names, which may leave out folders; raises EvidenceError for the name of no photo."""
+    by_name: dict[str, list[Path]] = {}
+    for photo in photos:
+        for start in range(len(photo.parts)):
+            by_name.setdefault("/".join(photo.parts[start:]), []).append(photo)
+    unknown = [name for name in named if len(by_name.get(name, ())) != 1]
+    if unknown:
+        raise EvidenceError(
+            f"{described} for {len(named)} photos, but {unknown[0]!r} is not the name of one of the {len(photos)} "
+            "photos; the names must be those of files, relative to the folder of --photos"
+        )
+    return {by_name[name][0]: value for name, value in named.items()}
+
+
+def smallest(photos: Sequence[Path]) -> list[Path]:
+    """Return the smallest photos, as many as are compared."""
+    pixels = by_size(photos)
+    total = zip(pixels, itertools.accumulate(pixels.values()), strict=True)
+    return ([photo for photo, sum_ in total if sum_ <= _MAX_PIXELS] or list(pixels)[:1])[:_MAX_PHOTOS]
+
+
+def by_size(photos: Sequence[Path]) -> dict[Path, int]:
+    """Return the number of pixels of photos, the smallest first; raises ParityError if one can't be read."""
+    pixels = {}
+    for photo in photos:
+        with reference.reading(photo), Image.open(photo) as picture:
+            pixels[photo] = picture.width * picture.height
+    return dict(sorted(pixels.items(), key=lambda item: (item[1], item[0])))
+
+
+def digest_of(*arrays: np.ndarray) -> str:
+    """Return the SHA-256 of arrays."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def describe_line(mean: Sequence[float], std: Sequence[float]) -> str:
+    """Return the scale with this mean and standard deviation, by its name if it makes the same of pixels."""
+    for name, known in SCALES.items():
+        if levels_off(mean, std, *known) < SAME:
+            return name
+    return describe_scale([round(number, 2) for number in mean], [float(f"{number:.4g}") for number in std])
+
+
+def levels_off(
+    mean: Sequence[float], std: Sequence[float], other_mean: Sequence[float], other_std: Sequence[float]
+) -> float:
+    """Return by how many levels a pixel seems to differ, at most, if it is scaled by the other mean and deviation."""
+    return max(
+        abs((level - one) / one_std - (level - other) / another_std) * another_std
+        for one, one_std, other, another_std in zip(mean, std, other_mean, other_std, strict=True)
+        for level in (0, 255)
+    )
+
+
+def _call(source: str, photos: Sequence[Path]) -> dict[Path, Any]:
+    function = import_callable(source)
+    found = {}
+    for path in photos:
+        try:
+            found[path] = function(str(path))
+        except Exception as error:  # user code can raise anything
+            raise EvidenceError(f"{source} failed with {type(error).__name__} for {path}: {error}") from error
+    return found

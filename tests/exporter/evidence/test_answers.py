@@ -1,0 +1,231 @@
+"""The recipe is found from what the network answered, or should have answered, and what contradicts it is named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from savedmodel_bakery.errors import EvidenceError
+from savedmodel_bakery.exporter.evidence import Judgement, Sources, judge_all
+from savedmodel_bakery.exporter.sources.network import Network
+
+SIZE = 24
+RANDOM = np.random.default_rng(5)
+WEIGHTS = RANDOM.normal(size=(8 * 8 * 3, 4)).astype(np.float32) / 3
+LABELS = ("cat", "dog", "hare", "owl")
+PHOTOS = {
+    "wide.jpg": (101, 67),
+    "tall.jpg": (61, 94),
+    "odd.png": (57, 53),
+    **{f"{n}.jpg": (70, 51 + n) for n in range(4)},
+}
+
+
+def logits(inputs: tf.Tensor) -> tf.Tensor:
+    """Score the colours of 8 x 8 places."""
+    return tf.reshape(tf.nn.avg_pool2d(inputs, 3, 3, "VALID"), [-1, 8 * 8 * 3]) @ WEIGHTS
+
+
+def probabilities(inputs: tf.Tensor) -> tf.Tensor:
+    return tf.nn.softmax(logits(inputs))
+
+
+def prepared(path: Path) -> np.ndarray:
+    """What the training does."""
+    image = tf.io.decode_image(path.read_bytes(), channels=3, expand_animations=False)
+    return np.asarray(tf.image.resize(image, (SIZE, SIZE), "bicubic", antialias=True) / 127.5 - 1)[..., ::-1]
+
+
+FOUND = {
+    "crop": "none", "resize": "bicubic", "antialias": True, "scale": "-1..1", "channels": "BGR", "jpeg_dct": "fast",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, rocket: Image.Image) -> Path:
+    folder = tmp_path_factory.mktemp("photos")
+    for number, (name, size) in enumerate(PHOTOS.items()):
+        part = rocket.crop((80 * number, 40 * number, 80 * number + 160, 40 * number + 190))
+        part.resize(size).save(folder / name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def rows(folder: Path) -> dict[str, np.ndarray]:
+    """What the network answered, by the names of photos."""
+    return {name: probabilities(prepared(folder / name)[np.newaxis]).numpy()[0] for name in PHOTOS}
+
+
+def judged(folder: Path, source: Path, call: Callable[[Any], Any] = probabilities, **stated: Any) -> Judgement:
+    names = folder.parent / f"{folder.name}.txt"
+    names.write_text("\n".join(stated.pop("names", LABELS)))
+    values = {"size": (SIZE, SIZE), "labels": str(names), **stated}
+    sources = Sources(labelled=source) if source.is_dir() else Sources(predictions=str(source))
+    photos = sorted(folder.iterdir())
+    (judgement,) = judge_all(sources, values, Network(call), photos, 60, progress=lambda _: None)
+    return judgement
+
+
+def write(path: Path, rows: Mapping[str, Any]) -> Path:
+    if path.suffix == ".json":
+        path.write_text(json.dumps({name: np.asarray(row).tolist() for name, row in rows.items()}))
+    elif path.suffix == ".npz":
+        np.savez(path, **{name: np.asarray(row) for name, row in rows.items()})
+    return path
+
+
+def test_the_recipe_is_found_from_predictions(folder: Path, tmp_path: Path, rows: dict[str, np.ndarray]) -> None:
+    judgement = judged(folder, write(tmp_path / "predictions.npz", rows))
+    assert FOUND == {name: judgement.values[name] for name in FOUND}
+    assert ("probabilities", "found") == (judgement.values["outputs"], judgement.remarks["outputs"])
+    assert judgement.distance < 1e-5
+
+
+def table(rows: Mapping[str, np.ndarray]) -> str:
+    return "\n".join([",".join(["file", *LABELS]), *(",".join([name, *map(str, row)]) for name, row in rows.items())])
+
+
+def best(rows: Mapping[str, np.ndarray]) -> str:
+    tops = {name: int(row.argmax()) for name, row in rows.items()}
+    return "\n".join(
+        ["file,label,probability", *(f"{name},{LABELS[top]},{rows[name][top]}" for name, top in tops.items())]
+    )
+
+
+STATED = {name: value for name, value in FOUND.items() if name not in ("scale", "channels")}
+FORMS: dict[str, Callable[[dict[str, np.ndarray]], str]] = {
+    "table.csv": table,
+    "best.csv": best,
+    "without_header.csv": lambda rows: table(rows).partition("\n")[2],
+    "labels.json": lambda rows: json.dumps(
+        {name: dict(zip(LABELS, row.tolist(), strict=True)) for name, row in rows.items()}
+    ),
+    "lists.json": lambda rows: json.dumps({name: row.tolist() for name, row in rows.items()}),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_predictions_are_read_as_people_save_them(
+    folder: Path, tmp_path: Path, rows: dict[str, np.ndarray], name: str
+) -> None:
+    (tmp_path / name).write_text(FORMS[name](rows))
+    judgement = judged(folder, tmp_path / name, **STATED)
+    assert ("-1..1", "BGR") == (judgement.values["scale"], judgement.values["channels"])
+
+
+def test_a_mean_and_deviation_of_no_name_are_found(folder: Path, tmp_path: Path) -> None:
+    mean, std = np.float32([110.5, 99.25, 90]), np.float32([61, 60.5, 63.25])
+    rows = {}
+    for name in PHOTOS:
+        pixels = np.asarray(tf.image.resize(np.asarray(Image.open(folder / name)), (SIZE, SIZE)))
+        rows[name] = probabilities(((pixels - mean) / std)[np.newaxis]).numpy()[0]
+    judgement = judged(folder, write(tmp_path / "rows.npz", rows), crop="none", resize="bilinear", antialias=False)
+    found_mean, found_std = (np.array(part.split(","), float) for part in judgement.values["scale"].split(":"))
+    assert np.allclose(mean, found_mean, atol=0.5)
+    assert np.allclose(std, found_std, rtol=0.01)
+
+
+CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
+    "channels": ({"channels": "RGB"}, "with --channels BGR; channels RGB is stated"),
+    "scale": ({"scale": "0..1"}, "with --scale -1..1; scale 0..1 is stated"),
+    "resize": ({"resize": "nearest", "antialias": False}, "--resize bicubic"),
+    "outputs": ({"outputs": "logits"}, "with --outputs probabilities; outputs logits is stated"),
+    "order of labels": (
+        {"names": ("dog", "cat", "hare", "owl")},
+        "agree with another order of labels: cat, dog, hare, owl; write the --labels in the order of the network's",
+    ),
+}
+
+
+@pytest.mark.parametrize(("stated", "message"), CONTRADICTIONS.values(), ids=CONTRADICTIONS)
+def test_what_contradicts_predictions_is_named(
+    folder: Path, tmp_path: Path, rows: dict[str, np.ndarray], stated: dict[str, Any], message: str
+) -> None:
+    (tmp_path / "table.csv").write_text(table(rows))
+    with pytest.raises(EvidenceError) as refused:
+        judged(folder, tmp_path / "table.csv", **stated)
+    assert message in str(refused.value)
+
+
+def test_logits_are_told_from_probabilities(folder: Path, tmp_path: Path, rows: dict[str, np.ndarray]) -> None:
+    judgement = judged(folder, write(tmp_path / "rows.json", rows), logits, **STATED)
+    assert "logits" == judgement.values["outputs"]
+
+
+REFUSED: dict[str, tuple[str, str, str]] = {
+    "no such photo": ("p.csv", "file,cat,dog,hare,owl\nsunset.jpg,1,0,0,0", "'sunset.jpg' is not the name of one of"),
+    "no such label": ("p.csv", "file,label,probability\nodd.png,cow,1", "has the label 'cow', which is not one of"),
+    "no number": ("p.csv", "file,cat,dog,hare,owl\nodd.png,1,0,0,x", "could not convert string to float: 'x'"),
+    "not finite": ("p.json", '{"odd.png": [1, 0, 0, NaN]}', "the predictions for odd.png must be finite numbers"),
+    "too few": ("p.json", '{"odd.png": [1, 0]}', "the predictions have 2 numbers per photo, the network returns 4"),
+    "two lengths": ("p.json", '{"odd.png": [1, 0], "tall.jpg": [1, 0, 0, 0]}', "has 2 numbers for odd.png, and 4"),
+    "a list": ("p.json", "[1]", "must be an object: predictions by the name of a photo's file"),
+    "another format": ("p.txt", "1", "must be a .csv, .json or .npz file, or MODULE:FUNCTION"),
+    "nothing": ("p.csv", "", "has no predictions"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "content", "message"), REFUSED.values(), ids=REFUSED)
+def test_predictions_that_cannot_be_used(folder: Path, tmp_path: Path, name: str, content: str, message: str) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(EvidenceError) as refused:
+        judged(folder, tmp_path / name)
+    assert message in str(refused.value)
+
+
+COLOURS = {"blue": (20, 40, 200), "green": (30, 180, 60), "red": (210, 30, 40)}
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Seven photos of each colour, with noise."""
+    folder = tmp_path_factory.mktemp("labelled")
+    for label, colour in COLOURS.items():
+        (folder / label).mkdir()
+        for number in range(7):
+            noise = RANDOM.normal(colour, 40, (40 + number, 50, 3)).clip(0, 255).astype(np.uint8)
+            Image.fromarray(noise).save(folder / label / f"{number}.png")
+    return folder
+
+
+def colours(inputs: tf.Tensor) -> tf.Tensor:
+    """The network: trained on RGB, 0..1; its outputs are blue, green, red."""
+    return tf.nn.softmax(20 * tf.reduce_mean(inputs, [1, 2])[:, ::-1])
+
+
+GEOMETRY = {"crop": "none", "resize": "bilinear", "antialias": False, "names": tuple(COLOURS)}
+
+
+def test_labelled_photos_tell_the_order_of_colours(labelled: Path) -> None:
+    judgement = judged(labelled, labelled, colours, **GEOMETRY, scale="0..1")
+    assert ("RGB", "probabilities") == (judgement.values["channels"], judgement.values["outputs"])
+    assert "labelled photos" == judgement.kind
+    assert "accuracy 1.00" in judgement.summary
+
+
+LABELLED_CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
+    "channels": ({"channels": "BGR", "scale": "0..1"}, "agree best (accuracy 1.00, "),
+    "order of labels": (
+        {"scale": "0..1", "channels": "RGB", "names": ("green", "red", "blue")},
+        "agree with another order of labels: blue, green, red;",
+    ),
+}
+
+
+@pytest.mark.parametrize(("stated", "message"), LABELLED_CONTRADICTIONS.values(), ids=LABELLED_CONTRADICTIONS)
+def test_what_contradicts_labels_is_named(labelled: Path, stated: dict[str, Any], message: str) -> None:
+    with pytest.raises(EvidenceError) as refused:
+        judged(labelled, labelled, colours, **{**GEOMETRY, **stated})
+    assert message in str(refused.value)
+
+
+def test_labelled_photos_do_not_tell_a_crop(labelled: Path) -> None:
+    with pytest.raises(EvidenceError, match=r"^these photos do not tell --crop \S+ from --crop \S+: accuracy 1\.00, "):
+        judged(labelled, labelled, colours, names=tuple(COLOURS), scale="0..1", channels="RGB")
