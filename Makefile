@@ -38,7 +38,7 @@ SYSTEM_PACKAGES := buildah chromium debootstrap docker-compose faketime fonts-de
 GUIDES := .cache/guides
 GUIDE_PACKAGES := python3-pil python3-torch
 
-# Environments of older versions of TensorFlow, the oldest of which needs Python 3.11 or older; see tested_runtimes.py.
+# Environments of older versions of TensorFlow, the oldest of which needs Python 3.11 or older; see exporter/commands/inspect.py.
 RUNTIMES := .cache/runtimes
 RUNTIME_VERSIONS := 2.14.1 2.16.2 2.18.1 2.19.1 2.20.0
 RUNTIMES_PYTHON ?= /usr/bin/python3.11

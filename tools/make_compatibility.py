@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from savedmodel_bakery.exporter.tested_runtimes import OLDEST, OLDEST_FOR_PHOTOS, VERSIONS
+from savedmodel_bakery.exporter.commands.inspect import OLDEST, OLDEST_FOR_PHOTOS, TESTED_VERSIONS
 from savedmodel_bakery.serving.options.flags import FLAGS, Flag, Support
 from savedmodel_bakery.wire.schema import METHODS
 
@@ -176,11 +176,11 @@ that was tested with the options of a bake.
 
 def older_versions() -> str:
     """Return the section with the versions of TensorFlow that were tested."""
-    lines = [f"| | {' | '.join(VERSIONS)} |", f"| --- |{' --- |' * len(VERSIONS)}"]
+    lines = [f"| | {' | '.join(TESTED_VERSIONS)} |", f"| --- |{' --- |' * len(TESTED_VERSIONS)}"]
     photos = {f"photos in {name}": oldest for name, oldest in OLDEST_FOR_PHOTOS.items()}
     for name, oldest in {**OLDEST, **photos}.items():
-        first = VERSIONS.index(oldest)
-        cells = [SAME if number >= first else "no" for number in range(len(VERSIONS))]
+        first = TESTED_VERSIONS.index(oldest)
+        cells = [SAME if number >= first else "no" for number in range(len(TESTED_VERSIONS))]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return OLDER_VERSIONS + "\n".join(lines) + "\n"
 

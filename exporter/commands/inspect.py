@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ from savedmodel_bakery.exporter.commands import options
 from savedmodel_bakery.exporter.commands.running import NO_EVIDENCE, print_progress, print_warning, tensorflow
 from savedmodel_bakery.exporter.recipe import Recipe, convert_values, read_recipe_file
 from savedmodel_bakery.exporter.resources import example_photos
-from savedmodel_bakery.exporter.tested_runtimes import oldest_version
 from savedmodel_bakery.files import parse_toml
 
 _INSPECT_EXAMPLES = """\b
@@ -31,6 +31,29 @@ Examples:
   bakery parity saved_model/flowers/1 --model old/flowers.keras --labels old/flowers.txt
 """
 _MOVED = "Use this instead of the recipe's {}, whose path is relative to the working directory of the bake."
+
+# `make test-runtimes` bakes with the current TensorFlow, and checks these tables in an environment for each version.
+# docs/reference/compatibility.md is made from them too.
+TESTED_VERSIONS = ("2.14.1", "2.16.2", "2.18.1", "2.19.1", "2.20.0")
+"""Versions of tensorflow-cpu for x86 in which bakes were tested, oldest first."""
+
+_OLDEST = TESTED_VERSIONS[0]
+
+OLDEST: Mapping[str, str] = {
+    **{
+        f"`--task {task}`": _OLDEST
+        for task in ("classify", "binary", "multilabel", "embed", "regress", "detect", "segment")
+    },
+    **{f"`--precision {precision}`": _OLDEST for precision in ("float32", "bfloat16", "float16", "int8")},
+    "`--batch-max`": _OLDEST,
+}
+"""The version from which on all in `TESTED_VERSIONS` give the same answers, by an option of a bake."""
+
+OLDEST_FOR_PHOTOS: Mapping[str, str] = {
+    **dict.fromkeys(("JPEG", "PNG", "GIF", "BMP"), _OLDEST),
+    "WebP": "2.20.0",
+}
+"""The same by the format of a photo."""
 
 
 @click.command(epilog=_INSPECT_EXAMPLES)
@@ -95,6 +118,16 @@ def _read_evidence(version: Path) -> list[dict[str, Any]]:
         return list(json.loads((version / publish.PARITY_FILE).read_bytes())["evidence"])
     except (OSError, ValueError, KeyError):  # none, or baked by an earlier exporter
         return []
+
+
+def oldest_version(recipe: Mapping[str, Any]) -> str | None:
+    """Return the oldest version that was tested for the values of a recipe; None if one of them was not tested."""
+    baked_with = [f"`--task {recipe.get('task')}`", f"`--precision {recipe.get('precision', 'float32')}`"]
+    if recipe.get("batch_max", 0):
+        baked_with.append("`--batch-max`")
+    if not OLDEST.keys() >= set(baked_with):
+        return None
+    return max((OLDEST[option] for option in baked_with), key=TESTED_VERSIONS.index)
 
 
 def _read_recipe_text(version: Path) -> str | None:

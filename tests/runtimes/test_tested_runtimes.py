@@ -18,7 +18,7 @@ from runtime_answers import Answers, Requests, ask_runtime
 from savedmodel_bakery.client.comparison import compare
 from savedmodel_bakery.client.goldens import Golden, read_goldens
 from savedmodel_bakery.exporter.bake import bake
-from savedmodel_bakery.exporter.tested_runtimes import OLDEST, OLDEST_FOR_PHOTOS, VERSIONS
+from savedmodel_bakery.exporter.commands.inspect import OLDEST, OLDEST_FOR_PHOTOS, TESTED_VERSIONS
 from savedmodel_bakery.wire.tensors import decode_array
 
 # Keras saves its variables in a way that NumPy 2 warns about.
@@ -125,7 +125,7 @@ def arrays(outputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.timeout(900)  # the first one bakes
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", TESTED_VERSIONS)
 def test_bakes_answer_the_same_from_the_version_in_the_table_on(
     version: str,
     clone: Path,
@@ -153,4 +153,4 @@ def test_bakes_answer_the_same_from_the_version_in_the_table_on(
 
 def is_same(table: Mapping[str, str], version: str) -> dict[str, bool]:
     """Return whether a table says that a version gives the same answers, by its rows."""
-    return {name: VERSIONS.index(version) >= VERSIONS.index(oldest) for name, oldest in table.items()}
+    return {name: TESTED_VERSIONS.index(version) >= TESTED_VERSIONS.index(oldest) for name, oldest in table.items()}

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from savedmodel_bakery.exporter import tested_runtimes
+from savedmodel_bakery.exporter.commands import inspect
+from savedmodel_bakery.exporter.commands.inspect import OLDEST, OLDEST_FOR_PHOTOS, TESTED_VERSIONS, oldest_version
 from savedmodel_bakery.exporter.recipe import Recipe
-from savedmodel_bakery.exporter.tested_runtimes import OLDEST, OLDEST_FOR_PHOTOS, VERSIONS, oldest_version
 
 
 def test_all_tasks_and_precisions_were_tested() -> None:
@@ -19,12 +19,12 @@ def test_all_tasks_and_precisions_were_tested() -> None:
         for choice in Recipe.FIELDS[name].values.choices  # type: ignore[attr-defined]
     }
     assert {*options, "`--batch-max`"} == OLDEST.keys()
-    assert {*OLDEST.values(), *OLDEST_FOR_PHOTOS.values()} <= set(VERSIONS)
+    assert {*OLDEST.values(), *OLDEST_FOR_PHOTOS.values()} <= set(TESTED_VERSIONS)
 
 
 def test_make_installs_these_versions(clone: Path) -> None:
     (installed,) = re.findall("^RUNTIME_VERSIONS := (.*)$", (clone / "Makefile").read_text(), re.MULTILINE)
-    assert list(VERSIONS) == installed.split()
+    assert list(TESTED_VERSIONS) == installed.split()
 
 
 def test_the_page_on_int8_names_the_oldest_version(clone: Path) -> None:
@@ -34,7 +34,7 @@ def test_the_page_on_int8_names_the_oldest_version(clone: Path) -> None:
 
 def test_an_option_that_needs_a_newer_version_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     changed = {"`--precision int8`": "2.19.1", "`--batch-max`": "2.20.0"}
-    monkeypatch.setattr(tested_runtimes, "OLDEST", {**OLDEST, **changed})
+    monkeypatch.setattr(inspect, "OLDEST", {**OLDEST, **changed})
     recipe = {"task": "classify", "precision": "int8", "batch_max": 0}
     assert "2.19.1" == oldest_version(recipe)
     assert "2.20.0" == oldest_version({**recipe, "batch_max": 8})
