@@ -1,4 +1,7 @@
-"""The ports of the server: gRPC and REST, each with all the APIs that it serves."""
+"""The ports of the server: gRPC and REST, each with all the APIs that it serves.
+
+REST also serves the files in `static`: the OpenAPI document, and the page in which a person tries a server's models.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ from typing import Any
 
 from savedmodel_bakery.serving.access.access import PUBLIC_PATHS
 from savedmodel_bakery.serving.admission.admission import Admission
+from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.call.call import Entrypoint
+from savedmodel_bakery.serving.call.http import NOSNIFF, Request, Response, Route, method_not_allowed
 from savedmodel_bakery.serving.grpc.server import GrpcServer
 from savedmodel_bakery.serving.grpc.services import Profiler, Reload, service_calls
 from savedmodel_bakery.serving.models.registry import Registry
@@ -19,12 +24,36 @@ from savedmodel_bakery.serving.prediction_service import PredictionService
 from savedmodel_bakery.serving.rest.rest_api import RestApi
 from savedmodel_bakery.serving.rest.router import Router
 from savedmodel_bakery.serving.rest.server import RestServer
-from savedmodel_bakery.serving.static_files import PLAYGROUND, PLAYGROUND_PATHS, find_openapi, find_playground
 from savedmodel_bakery.serving.telemetry import state
 from savedmodel_bakery.serving.telemetry.requests import Requests
 from savedmodel_bakery.serving.v2 import handlers as v2
 
 logger = logging.getLogger(__name__)
+
+_OPENAPI = "/openapi.json"
+_PLAYGROUND = "/playground"
+_ROOT = "/"
+_STATIC_FILES = {
+    _OPENAPI: ("openapi.json", "application/json"),
+    _PLAYGROUND: ("playground.html", "text/html; charset=utf-8"),
+    f"{_PLAYGROUND}/playground.css": ("playground.css", "text/css; charset=utf-8"),
+    f"{_PLAYGROUND}/playground.js": ("playground.js", "text/javascript; charset=utf-8"),
+    f"{_PLAYGROUND}/results.js": ("results.js", "text/javascript; charset=utf-8"),
+}
+PLAYGROUND_PATHS = (_ROOT, *(path for path in _STATIC_FILES if path != _OPENAPI))
+"""Paths that need no token: the page asks for it, and its requests send it."""
+
+_STATIC_METHODS = ("GET", "HEAD")
+_STATIC = Path(__file__).parent / "static"
+_PLAYGROUND_HEADERS = {
+    **NOSNIFF,
+    # Only the page's own files; nothing inline; texts never become elements (Trusted Types).
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src blob: data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",  # another version of the server may follow
+}
 
 
 def start_grpc(
@@ -121,5 +150,26 @@ def start_rest(
     server.start()
     logger.info("Exporting HTTP/REST API at:localhost:%d ...", port)
     if with_playground:
-        logger.info("The playground is at %s of this port", PLAYGROUND)
+        logger.info("The playground is at %s of this port", _PLAYGROUND)
     return server
+
+
+def find_openapi(request: Request) -> Route | None:
+    """Return where a request for the OpenAPI document goes, which is the same on every server; see `FindRoute`."""
+    return Route(_send_file, api=None) if request.path == _OPENAPI else None
+
+
+def find_playground(request: Request) -> Route | None:
+    """Return where a request for a file of the playground goes; see `FindRoute`."""
+    return Route(_send_file, api=None) if request.path in PLAYGROUND_PATHS else None
+
+
+def _send_file(request: Request, context: RequestContext) -> Response:
+    if request.method not in _STATIC_METHODS:
+        return method_not_allowed(_STATIC_METHODS, request, context)
+    if request.path == _ROOT:
+        location = _PLAYGROUND.removeprefix("/")  # relative, because a proxy may add a prefix
+        return Response(302, b"", "text/html; charset=utf-8", {"Location": location, **_PLAYGROUND_HEADERS})
+    name, content_type = _STATIC_FILES[request.path]
+    headers = NOSNIFF if request.path == _OPENAPI else _PLAYGROUND_HEADERS
+    return Response(200, (_STATIC / name).read_bytes(), content_type, headers)

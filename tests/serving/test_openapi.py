@@ -16,8 +16,8 @@ from savedmodel_bakery.serving.admission.limits import Limits
 from savedmodel_bakery.serving.call.http import Request
 from savedmodel_bakery.serving.models.registry import Registry
 from savedmodel_bakery.serving.photos import PhotoHandlers
+from savedmodel_bakery.serving.ports import find_openapi
 from savedmodel_bakery.serving.rest.rest_api import RestApi
-from savedmodel_bakery.serving.static_files import find_openapi
 from savedmodel_bakery.serving.v2.handlers import HttpHandlers
 from savedmodel_bakery.wire.status import Code, StatusError
 

@@ -9,7 +9,7 @@ import pytest
 
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.call.http import Request, Response
-from savedmodel_bakery.serving.static_files import PLAYGROUND_PATHS, find_playground
+from savedmodel_bakery.serving.ports import PLAYGROUND_PATHS, find_playground
 
 FILES = files("savedmodel_bakery.serving") / "static"
 

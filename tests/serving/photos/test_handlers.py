@@ -15,7 +15,7 @@ from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.call.http import Request, Response
 from savedmodel_bakery.serving.models.registry import Registry
 from savedmodel_bakery.serving.photos import PhotoHandlers, read_photos
-from savedmodel_bakery.serving.static_files import find_openapi
+from savedmodel_bakery.serving.ports import find_openapi
 from savedmodel_bakery.wire.status import StatusError
 
 CLASSIFICATION = {
