@@ -12,7 +12,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from savedmodel_bakery.answers.photos.photo import Photo, UnreadablePhotoError
+from savedmodel_bakery.answers.photo import Photo, UnreadablePhotoError
 from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.answers.task import ImageResult, Task
 from savedmodel_bakery.answers.tasks import TASKS

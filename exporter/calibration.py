@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from savedmodel_bakery.answers.photos.files import FileList, check_parquet_files, open_file
-from savedmodel_bakery.answers.photos.photo import IMAGE_SUFFIXES, UnreadablePhotoError
+from savedmodel_bakery.answers.photo import IMAGE_SUFFIXES, UnreadablePhotoError
+from savedmodel_bakery.answers.photo_files import FileList, check_parquet_files, open_file
 from savedmodel_bakery.errors import RecipeError
 from savedmodel_bakery.exporter.publish import writing
 from savedmodel_bakery.interrupts import cleaning_up
@@ -39,7 +39,7 @@ _MAX_NAMED = 3
 
 @dataclass(frozen=True)
 class Calibration:
-    """Photos of a folder, each once: the bytes of the image files by the key of `answers.photos.photo`."""
+    """Photos of a folder, each once: the bytes of the image files by the key of `answers.photo`."""
 
     folder: str  # as stated
     photos: Mapping[str, bytes]  # to measure the network's activations on

@@ -16,8 +16,8 @@ from threading import Event, Thread
 from typing import Any
 
 from savedmodel_bakery.answers.images import encode_images
-from savedmodel_bakery.answers.photos.files import open_file
-from savedmodel_bakery.answers.photos.photo import Photo
+from savedmodel_bakery.answers.photo import Photo
+from savedmodel_bakery.answers.photo_files import open_file
 from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.answers.rows import Row, make_photo_rows
 from savedmodel_bakery.answers.task import Task

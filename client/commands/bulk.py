@@ -100,7 +100,7 @@ def run_on_server(
 ) -> int:
     """Send photos to the server of the connection options, write the rows, and return the exit code."""
     from savedmodel_bakery.answers.images import encode_images
-    from savedmodel_bakery.answers.photos.files import FileList, check_parquet_files, open_file
+    from savedmodel_bakery.answers.photo_files import FileList, check_parquet_files, open_file
     from savedmodel_bakery.answers.signatures import read_signatures
     from savedmodel_bakery.answers.tasks import find_task
     from savedmodel_bakery.client.bulk.job import Job, Progress

@@ -128,7 +128,7 @@ def promote(
     Before that, its goldens are replayed on every server, and with --compare both versions answer the same photos. The
     former stable version stays loaded, with the label previous, so that a rollback takes effect at once.
     """
-    from savedmodel_bakery.answers.photos.files import FileList, check_parquet_files
+    from savedmodel_bakery.answers.photo_files import FileList, check_parquet_files
     from savedmodel_bakery.client.rollout import operations
     from savedmodel_bakery.client.rollout.evidence import Limits
 

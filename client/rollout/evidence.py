@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from savedmodel_bakery.answers.photos.files import FileList, open_file
+from savedmodel_bakery.answers.photo_files import FileList, open_file
 from savedmodel_bakery.answers.rows import Row
 from savedmodel_bakery.answers.signatures import read_signatures
 from savedmodel_bakery.answers.task import Task

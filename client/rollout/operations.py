@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from savedmodel_bakery.answers.photos.files import FileList
+from savedmodel_bakery.answers.photo_files import FileList
 from savedmodel_bakery.client.rollout import RolloutError, steps
 from savedmodel_bakery.client.rollout.evidence import Limits, check_goldens, compare_on_photos
 from savedmodel_bakery.client.rollout.rollout import Rollout

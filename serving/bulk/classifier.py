@@ -8,7 +8,7 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError
 
 from savedmodel_bakery.answers import parquet
-from savedmodel_bakery.answers.photos.photo import Photo, unreadable_photo
+from savedmodel_bakery.answers.photo import Photo, unreadable_photo
 from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.answers.rows import make_photo_rows
 from savedmodel_bakery.errors import RequestRefusedError

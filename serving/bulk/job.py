@@ -13,8 +13,8 @@ import ray
 from ray.data import ActorPoolStrategy, DataContext
 from ray.data.datasource import FilenameProvider
 
-from savedmodel_bakery.answers.photos.files import open_file
-from savedmodel_bakery.answers.photos.photo import UnreadablePhotoError
+from savedmodel_bakery.answers.photo import UnreadablePhotoError
+from savedmodel_bakery.answers.photo_files import open_file
 from savedmodel_bakery.serving.bulk.classifier import PHOTOS, Classifier
 from savedmodel_bakery.serving.bulk.parts import find_new, part_name
 

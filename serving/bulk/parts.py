@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from savedmodel_bakery.answers.photos.files import open_file
-from savedmodel_bakery.answers.photos.photo import path_key
+from savedmodel_bakery.answers.photo import path_key
+from savedmodel_bakery.answers.photo_files import open_file
 from savedmodel_bakery.answers.rows import find_task_name
 from savedmodel_bakery.files import lock
 from savedmodel_bakery.serving.telemetry.registry import REGISTRY

@@ -58,8 +58,8 @@ def run_on_ray(
     if model_base_path is None:
         raise click.UsageError("Ray needs the model: pass --model-base-path")
     model_name = model_name or model_base_path.resolve().name
-    from savedmodel_bakery.answers.photos.files import FileList, check_parquet_files
-    from savedmodel_bakery.answers.photos.photo import path_key
+    from savedmodel_bakery.answers.photo import path_key
+    from savedmodel_bakery.answers.photo_files import FileList, check_parquet_files
     from savedmodel_bakery.serving.bulk.classifier import read_task
     from savedmodel_bakery.serving.bulk.parts import check_task, lock_folder, publish_progress, read_parts
 
@@ -104,7 +104,7 @@ def run_on_ray(
 
 def _expand(files: Iterable[Path]) -> list[Path]:
     """Return each file once, including those listed in Parquet files, so that no two tasks read the same photo."""
-    from savedmodel_bakery.answers.photos.parquet import list_files
+    from savedmodel_bakery.answers.photo_parquet import list_files
 
     is_input: dict[Path, bool] = {}
     queue = deque(files)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import canned_models
 import pytest
 
-from savedmodel_bakery.answers.photos.photo import Photo, unreadable_photo
+from savedmodel_bakery.answers.photo import Photo, unreadable_photo
 from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.answers.rows import make_photo_rows
 from savedmodel_bakery.answers.tasks.labels import CLASSIFY

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from savedmodel_bakery.answers.photos import photo
+from savedmodel_bakery.answers import photo
 from savedmodel_bakery.client.bulk import job
 from savedmodel_bakery.client.commands import bench
 from savedmodel_bakery.client.servers import MAX_TIMEOUT_S

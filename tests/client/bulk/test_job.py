@@ -14,7 +14,7 @@ import pytest
 from bulk_files import read_labels, read_rows, write_photos
 
 from savedmodel_bakery import Client, Prediction, RequestRefusedError
-from savedmodel_bakery.answers.photos.photo import Photo
+from savedmodel_bakery.answers.photo import Photo
 from savedmodel_bakery.answers.tasks.labels import CLASSIFY
 from savedmodel_bakery.client.bulk.job import Job
 from savedmodel_bakery.client.commands.cli import main

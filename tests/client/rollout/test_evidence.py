@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from savedmodel_bakery.answers.photos.files import FileList
+from savedmodel_bakery.answers.photo_files import FileList
 from savedmodel_bakery.answers.rows import Row
 from savedmodel_bakery.answers.tasks import TASKS
 from savedmodel_bakery.answers.tasks.labels import CLASSIFY

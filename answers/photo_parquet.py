@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from savedmodel_bakery.answers.photos.photo import IsWanted, Photo, path_key
+from savedmodel_bakery.answers.photo import IsWanted, Photo, path_key
 
 _PHOTOS_PER_READ = 64
 _READ_ERRORS = (OSError, RuntimeError, ValueError, pa.ArrowException)

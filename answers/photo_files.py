@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import Any
 
-from savedmodel_bakery.answers.photos.photo import (
+from savedmodel_bakery.answers.photo import (
     MAX_PHOTO_BYTES,
     IsWanted,
     Photo,
@@ -123,10 +123,10 @@ def check_parquet_files(files: Iterable[Path]) -> None:
     """Raise ValueError if a Parquet file among these has neither photos nor paths of photos."""
     for path in files:
         if path.name.lower().endswith(".parquet"):
-            parquet = _import_parquet()
+            photo_parquet = _import_parquet()
             try:
-                parquet.check_columns(path)
-            except parquet.ColumnsError as exc:
+                photo_parquet.check_columns(path)
+            except photo_parquet.ColumnsError as exc:
                 raise ValueError(f"{path} contains no photos: {exc}") from exc
 
 
@@ -145,8 +145,8 @@ def _read_parquet(path: Path, is_wanted: IsWanted, *, all_files: bool) -> Iterat
 
 def _import_parquet() -> ModuleType:
     with naming_extras("Parquet", "parquet"):
-        from savedmodel_bakery.answers.photos import parquet
-    return parquet
+        from savedmodel_bakery.answers import photo_parquet
+    return photo_parquet
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from savedmodel_bakery.answers.photos.files import FileList, open_file
-from savedmodel_bakery.answers.photos.photo import UnreadablePhotoError
+from savedmodel_bakery.answers.photo import UnreadablePhotoError
+from savedmodel_bakery.answers.photo_files import FileList, open_file
 
 Read = Callable[..., dict[str, str]]
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from bulk_files import write_parquet, write_photos, write_tar, write_zip
 
-from savedmodel_bakery.answers.photos import files, photo
-from savedmodel_bakery.answers.photos.files import open_file
-from savedmodel_bakery.answers.photos.photo import UnreadablePhotoError
+from savedmodel_bakery.answers import photo, photo_files
+from savedmodel_bakery.answers.photo import UnreadablePhotoError
+from savedmodel_bakery.answers.photo_files import open_file
 
 Read = Callable[..., dict[str, str]]
 
@@ -45,7 +45,7 @@ def test_oversized_files_and_special_files_are_not_read(
     read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(photo, "MAX_PHOTO_BYTES", 4)
-    monkeypatch.setattr(files, "MAX_PHOTO_BYTES", 4)
+    monkeypatch.setattr(photo_files, "MAX_PHOTO_BYTES", 4)
     write_photos(tmp_path / "a", horse=b"horse", cat=b"cat")
     write_zip("a/b.zip", horse=b"horse")
     os.mkfifo("a/fifo")

@@ -1,1 +1,0 @@
-"""The photos of a job: `files` (paths, archives, Parquet files) → `photo` (one photo)."""
