@@ -1,16 +1,22 @@
-"""The rows of results as Parquet. Needs the extra `parquet`."""
+"""The Parquet files of a job: those with photos or with paths of photos, and those with rows of results.
+
+Needs the extra `parquet`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from savedmodel_bakery.answers.photo import IsWanted, Photo, path_key
 from savedmodel_bakery.answers.rows import COLUMNS, Row
 
+_PHOTOS_PER_READ = 64
+_READ_ERRORS = (OSError, RuntimeError, ValueError, pa.ArrowException)
 _ROWS_PER_GROUP = 4_000
 
 _SCORED = (("label", pa.string()), ("score", pa.float32()))
@@ -37,6 +43,56 @@ _FIELDS = {
 }
 SCHEMAS = {task: pa.schema([_FIELDS[name] for name in columns]) for task, columns in COLUMNS.items()}
 """The columns of the rows of each task."""
+
+
+class ColumnsError(OSError):
+    """A Parquet file contains neither photos nor paths of photos."""
+
+
+def read_photos(path: Path, is_wanted: IsWanted) -> Iterator[Photo | Path]:
+    """Yield the photos in a file with the columns `image` (a name) and `content` (the encoded image).
+
+    If there is no column `content`, yield the paths in `image`. Raises OSError if it cannot be read, or has other
+    columns; the latter before the first photo.
+    """
+    try:
+        with pq.ParquetFile(path) as file:
+            has_content = _check_columns(file.schema_arrow)
+            for group in range(file.num_row_groups):
+                names = _names(file.read_row_group(group, columns=["image"]))
+                if not has_content:
+                    yield from map(Path, names)
+                    continue
+                keys = [f"{path_key(path)}/{name}" for name in names]
+                if any(wanted := [is_wanted(key) for key in keys]):
+                    contents = file.iter_batches(_PHOTOS_PER_READ, row_groups=[group], columns=["content"])
+                    cells = chain.from_iterable(batch["content"] for batch in contents)
+                    for key, cell, is_selected in zip(keys, cells, wanted, strict=True):
+                        if is_selected:
+                            yield _photo(key, cell)
+    except pa.ArrowException as exc:
+        raise OSError(str(exc)) from exc
+
+
+def check_columns(path: Path) -> None:
+    """Raise ColumnsError if a file has other columns; `read_photos` will report one that cannot be read."""
+    try:
+        with pq.ParquetFile(path) as file:
+            schema = file.schema_arrow
+    except _READ_ERRORS:
+        return
+    _check_columns(schema)
+
+
+def list_files(path: Path) -> list[Path] | None:
+    """Return the paths that a Parquet file lists; None if it contains photos instead, or cannot be read."""
+    try:
+        with pq.ParquetFile(path) as file:
+            if _check_columns(file.schema_arrow):
+                return None
+            return [Path(name) for name in _names(file.read(columns=["image"]))]
+    except _READ_ERRORS:  # `read_photos` will report the error in a row
+        return None
 
 
 def read_rows(path: Path) -> Iterator[Row]:
@@ -66,3 +122,34 @@ def to_table(rows: Iterable[Row], task: str) -> pa.Table:
     schema = SCHEMAS[task]
     maps = [field.name for field in schema if pa.types.is_map(field.type)]
     return pa.Table.from_pylist([row | {name: list(row[name].items()) for name in maps} for row in rows], schema)
+
+
+def _check_columns(schema: pa.Schema) -> bool:
+    """Return whether a file contains photos; otherwise it contains their paths."""
+    columns = {column.name: column.type for column in schema}
+    if "image" not in columns or len(columns) < len(schema):
+        raise ColumnsError(
+            f'the columns are {", ".join(schema.names)}; exactly one must be "image", the name of the photo'
+        )
+    name_type, content_type = columns["image"], columns.get("content")
+    if not _is_text(name_type.value_type if pa.types.is_dictionary(name_type) else name_type):
+        raise ColumnsError(f'column "image" has type {name_type}; supported are string, large_string and dictionary')
+    if content_type is not None and not (pa.types.is_binary(content_type) or pa.types.is_large_binary(content_type)):
+        raise ColumnsError(f'column "content" has type {content_type}; supported are binary and large_binary')
+    return content_type is not None
+
+
+def _is_text(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_string(data_type) or pa.types.is_large_string(data_type))
+
+
+def _names(table: pa.Table) -> list[str]:
+    if table["image"].null_count:
+        raise OSError('column "image" has a row without a name')
+    names: list[str] = table["image"].to_pylist()
+    return names
+
+
+def _photo(key: str, cell: pa.Scalar) -> Photo:
+    content: bytes = cell.as_py() or b""
+    return Photo(key, len(content), lambda: content)

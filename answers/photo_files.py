@@ -123,10 +123,10 @@ def check_parquet_files(files: Iterable[Path]) -> None:
     """Raise ValueError if a Parquet file among these has neither photos nor paths of photos."""
     for path in files:
         if path.name.lower().endswith(".parquet"):
-            photo_parquet = _import_parquet()
+            parquet = _import_parquet()
             try:
-                photo_parquet.check_columns(path)
-            except photo_parquet.ColumnsError as exc:
+                parquet.check_columns(path)
+            except parquet.ColumnsError as exc:
                 raise ValueError(f"{path} contains no photos: {exc}") from exc
 
 
@@ -145,8 +145,8 @@ def _read_parquet(path: Path, is_wanted: IsWanted, *, all_files: bool) -> Iterat
 
 def _import_parquet() -> ModuleType:
     with naming_extras("Parquet", "parquet"):
-        from savedmodel_bakery.answers import photo_parquet
-    return photo_parquet
+        from savedmodel_bakery.answers import parquet
+    return parquet
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ def run_on_ray(
 
 def _expand(files: Iterable[Path]) -> list[Path]:
     """Return each file once, including those listed in Parquet files, so that no two tasks read the same photo."""
-    from savedmodel_bakery.answers.photo_parquet import list_files
+    from savedmodel_bakery.answers.parquet import list_files
 
     is_input: dict[Path, bool] = {}
     queue = deque(files)
