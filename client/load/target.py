@@ -11,8 +11,8 @@ import numpy as np
 
 from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.client.calls import Call, ModelSpec, Predict, run_flow
-from savedmodel_bakery.client.comparison import compare
 from savedmodel_bakery.client.flows import Flows
+from savedmodel_bakery.client.goldens import compare
 from savedmodel_bakery.client.load.generator import CallFailedError, SendCall
 from savedmodel_bakery.client.transports.transport import ServerTransport
 from savedmodel_bakery.errors import (

@@ -15,8 +15,7 @@ from baked_tasks import RECIPE, TASKS, bake_tasks, draw_photo
 from PIL import Image
 from runtime_answers import Answers, Requests, ask_runtime
 
-from savedmodel_bakery.client.comparison import compare
-from savedmodel_bakery.client.goldens import Golden, read_goldens
+from savedmodel_bakery.client.goldens import Golden, compare, read_goldens
 from savedmodel_bakery.exporter.bake import bake
 from savedmodel_bakery.exporter.commands.inspect import OLDEST, OLDEST_FOR_PHOTOS, TESTED_VERSIONS
 from savedmodel_bakery.wire.tensors import decode_array

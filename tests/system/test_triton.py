@@ -17,8 +17,7 @@ from pages import blocks, commands, matches
 from triton_server import ENVIRONMENT, TritonServer
 
 from savedmodel_bakery import Client
-from savedmodel_bakery.client.comparison import compare
-from savedmodel_bakery.client.goldens import read_goldens
+from savedmodel_bakery.client.goldens import compare, read_goldens
 from savedmodel_bakery.exporter import resources
 from savedmodel_bakery.exporter.pipeline.check import check_pipeline
 from savedmodel_bakery.exporter.pipeline.compose import compose
