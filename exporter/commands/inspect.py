@@ -65,7 +65,7 @@ def inspect(path: Path, as_mermaid: bool, as_json: bool) -> None:
 
     Also names the oldest TensorFlow in which bakes of this task and precision were tested.
     """
-    from savedmodel_bakery.exporter.pipeline.description import draw_mermaid, read_description
+    from savedmodel_bakery.exporter.pipeline.pipeline_file import draw_mermaid, read_description
     from savedmodel_bakery.exporter.signatures import read_signatures
 
     if as_mermaid and as_json:

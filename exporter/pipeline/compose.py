@@ -8,7 +8,7 @@ It is validated with photos for images and generated arrays for other inputs, or
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -19,9 +19,8 @@ from savedmodel_bakery.errors import PipelineError, VerificationError
 from savedmodel_bakery.exporter import publish, resources
 from savedmodel_bakery.exporter.function.function_module import Input, check_example, generate_array, generate_arrays
 from savedmodel_bakery.exporter.pipeline.check import CheckedPipeline
-from savedmodel_bakery.exporter.pipeline.description import describe
 from savedmodel_bakery.exporter.pipeline.graph import save_pipeline
-from savedmodel_bakery.exporter.pipeline.pipeline_file import DEFAULT_SIGNATURE
+from savedmodel_bakery.exporter.pipeline.pipeline_file import DEFAULT_SIGNATURE, Description
 from savedmodel_bakery.exporter.pipeline.state import loaded_session
 from savedmodel_bakery.exporter.validation.goldens import MAX_PHOTOS, NOT_AN_IMAGE, golden_tolerances, write_goldens
 from savedmodel_bakery.exporter.validation.session import (
@@ -79,9 +78,17 @@ def compose(
             base_path,
             version,
             save=save,
-            description=(publish.PIPELINE_FILE, describe(checked)),
+            description=(publish.PIPELINE_FILE, describe(checked).to_toml()),
             validate=validate,
         )
+
+
+def describe(checked: CheckedPipeline) -> Description:
+    """Return a pipeline with the versions that its steps run, and the types of all its tensors."""
+    versions = {step.name: step.version for step in checked.steps}
+    steps = tuple(replace(step, model=versions[step.name]) for step in checked.pipeline.steps)
+    forms = {name: tensor.form for name, tensor in checked.tensors.items()}
+    return Description(replace(checked.pipeline, steps=steps), forms)
 
 
 def make_examples(

@@ -1,6 +1,7 @@
-"""Parses pipeline files: TOML that connects the signatures of SavedModels by the names of tensors.
+"""Pipeline files: TOML that connects the signatures of SavedModels by the names of tensors.
 
-Checks what the file alone shows; `check` compares it with the signatures.
+Checks what the file alone shows; `check` compares it with the signatures. A composed SavedModel contains its pipeline
+file with the types of tensors, its description, which can be drawn for Mermaid.
 """
 
 from __future__ import annotations
@@ -8,18 +9,22 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from savedmodel_bakery.errors import PipelineError, PublishError
-from savedmodel_bakery.exporter.publish import check_name
+from savedmodel_bakery.exporter.publish import PIPELINE_FILE, check_name
 from savedmodel_bakery.files import parse_toml, read_small
 
 DEFAULT_SIGNATURE = "serving_default"
 
 _PIPELINE_KEYS = ("name", "inputs", "outputs", "steps")
 _STEP_KEYS = ("name", "model", "signature", "input_map", "output_map", "drop")
+_TENSORS = "tensors"  # of a description
+
+# Mermaid's own entities (mermaid.js.org/syntax/flowchart.html), for characters that have a meaning in its labels.
+_ENTITIES = {ord(character): f"#{ord(character)};" for character in '"#&<>`*'}
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,27 @@ class Pipeline:
         return levels
 
 
+class Description(NamedTuple):
+    """A pipeline as a composed SavedModel states it."""
+
+    pipeline: Pipeline  # with the folders of the versions that were composed, relative to the working directory of then
+    forms: Mapping[str, str]  # dtype and shape by tensor, such as `float [?, 4]`; at least of the inputs and outputs
+
+    def to_toml(self) -> str:
+        """Return the content of the file."""
+        import tomli_w
+
+        pipeline = self.pipeline
+        content = {
+            "name": pipeline.name,
+            "inputs": pipeline.inputs,
+            "outputs": pipeline.outputs,
+            _TENSORS: self.forms,
+            "steps": [{**asdict(step), "model": str(step.model)} for step in pipeline.steps],
+        }
+        return tomli_w.dumps(content)
+
+
 def read_pipeline_file(path: Path) -> Pipeline:
     """Read a pipeline file. Relative paths of models in it refer to its folder."""
     try:
@@ -86,6 +112,41 @@ def parse_pipeline(content: Mapping[str, Any], *, folder: Path, default_name: st
             raise PipelineError(f"the pipeline has no {key}: {key} must list one tensor or more")
     _check_unique(pipeline)
     return pipeline
+
+
+def read_description(version: Path) -> Description | None:
+    """Read the description in a version's folder; None if it contains no pipeline."""
+    file = version / PIPELINE_FILE
+    if not file.is_file():
+        return None
+    try:
+        content = parse_toml(read_small(file).decode())
+        forms = content.pop(_TENSORS)
+        pipeline = parse_pipeline(content, folder=Path(), default_name=version.name)
+        return Description(pipeline, {name: forms[name] for name in (*pipeline.inputs, *pipeline.outputs)})
+    except (OSError, ValueError, KeyError, TypeError, PipelineError) as error:
+        raise PipelineError(f"the pipeline in {version} is damaged: {error}") from error
+
+
+def draw_mermaid(description: Description) -> str:
+    """Return a flowchart: a box for each input, step and output, and arrows with the tensors' names."""
+    pipeline, forms = description
+    lines = ["flowchart TD"]
+    makers = {name: f"input{number}" for number, name in enumerate(pipeline.inputs, 1)}
+    lines += [f"    {box}([{_label(name, forms[name])}])" for name, box in makers.items()]
+    for number, step in enumerate(pipeline.steps, 1):
+        lines.append(f"    step{number}[{_label(step.name, str(step.model), step.signature)}]")
+        makers.update(dict.fromkeys(step.output_map.values(), f"step{number}"))
+    for number, step in enumerate(pipeline.steps, 1):
+        tensors: dict[str, list[str]] = {}
+        for name in dict.fromkeys(step.input_map.values()):
+            tensors.setdefault(makers[name], []).append(name)
+        for maker, names in tensors.items():
+            label = "" if names[0] in pipeline.inputs else f"|{_label(*names)}|"  # the box of an input has the name
+            lines.append(f"    {maker} -->{label} step{number}")
+    for number, name in enumerate(pipeline.outputs, 1):
+        lines.append(f"    {makers[name]} --> output{number}([{_label(name, forms[name])}])")
+    return "\n".join(lines)
 
 
 def _parse_step(content: Mapping[str, Any], number: int, folder: Path) -> Step:
@@ -174,3 +235,7 @@ def _check_unique(pipeline: Pipeline) -> None:
             if tensor in makers:
                 raise PipelineError(f'tensor "{tensor}" is both {makers[tensor]} and {maker}: names must be unique')
             makers[tensor] = maker
+
+
+def _label(*lines: str) -> str:
+    return '"' + "<br>".join(line.translate(_ENTITIES) for line in lines) + '"'
