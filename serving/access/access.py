@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from savedmodel_bakery.serving.access.tokens import Role, Token, TokensError, hash_secret, parse_tokens
-from savedmodel_bakery.serving.telemetry.registry import TOKEN_CALLS
+from savedmodel_bakery.serving.telemetry.metrics import TOKEN_CALLS
 from savedmodel_bakery.wire.schema import METHODS
 from savedmodel_bakery.wire.status import Code, StatusError
 from savedmodel_bakery.wire.v2.schema import METHODS as V2_METHODS

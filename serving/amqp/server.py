@@ -20,7 +20,7 @@ from savedmodel_bakery.serving.amqp.consumer import Consumer, wait_first
 from savedmodel_bakery.serving.amqp.handlers import Handlers
 from savedmodel_bakery.serving.amqp.publisher import Publisher, growing_pauses
 from savedmodel_bakery.serving.amqp.settling import WorkerOptions
-from savedmodel_bakery.serving.telemetry.registry import REGISTRY
+from savedmodel_bakery.serving.telemetry.metrics import REGISTRY
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from prometheus_client import Counter
 from savedmodel_bakery.serving.amqp import queues
 from savedmodel_bakery.serving.amqp.codec import Response, encode_failure
 from savedmodel_bakery.serving.amqp.publisher import Publisher, RefusedError
-from savedmodel_bakery.serving.telemetry.registry import REGISTRY
+from savedmodel_bakery.serving.telemetry.metrics import REGISTRY
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.status import Code, StatusError
 

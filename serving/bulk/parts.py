@@ -22,7 +22,7 @@ from savedmodel_bakery.answers.photo import path_key
 from savedmodel_bakery.answers.photo_files import open_file
 from savedmodel_bakery.answers.rows import find_task_name
 from savedmodel_bakery.files import lock
-from savedmodel_bakery.serving.telemetry.registry import REGISTRY
+from savedmodel_bakery.serving.telemetry.metrics import REGISTRY
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
 
 _PART = re.compile(r"rows-[0-9a-f]{32}-[0-9]{6}-[0-9]+\.parquet")

@@ -24,7 +24,6 @@ from savedmodel_bakery.serving.access.access import Identity
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.context import Handler, RequestContext
 from savedmodel_bakery.serving.telemetry import metrics
-from savedmodel_bakery.serving.telemetry.registry import count_rejection
 from savedmodel_bakery.serving.telemetry.requests import Entry, Requests, report_exception
 from savedmodel_bakery.wire.status import Code, StatusError
 
@@ -116,7 +115,7 @@ class Call:
         else:
             status = report_exception(logger, self._name, self._entry.request_id if self._entry else "")
         self._code = status.code
-        count_rejection(self._entrypoint.name, status)
+        metrics.count_rejection(self._entrypoint.name, status)
         return status
 
     def leave(self) -> None:

@@ -23,7 +23,7 @@ def serve_page(address: str, port: int) -> None:
     """Serve our own metrics at `/metrics` of a port until the process ends."""
     from prometheus_client import start_http_server
 
-    from savedmodel_bakery.serving.telemetry.registry import REGISTRY
+    from savedmodel_bakery.serving.telemetry.metrics import REGISTRY
 
     try:
         start_http_server(port, address, REGISTRY)

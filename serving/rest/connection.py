@@ -19,7 +19,7 @@ from savedmodel_bakery.serving.rest.connections import Connections
 from savedmodel_bakery.serving.rest.exchange import Exchange
 from savedmodel_bakery.serving.rest.parser import Head, MalformedRequestError, RequestParser
 from savedmodel_bakery.serving.rest.router import KNOWN_METHODS
-from savedmodel_bakery.serving.telemetry.registry import count_rejection
+from savedmodel_bakery.serving.telemetry.metrics import count_rejection
 
 logger = logging.getLogger(__name__)
 

@@ -22,7 +22,6 @@ from savedmodel_bakery.serving.options.config_files import BatchingParameters, c
 from savedmodel_bakery.serving.runtimes import Runtime
 from savedmodel_bakery.serving.runtimes.batch_scheduler import BatchScheduler
 from savedmodel_bakery.serving.telemetry import metrics
-from savedmodel_bakery.serving.telemetry.registry import HALVED_BATCHES
 from savedmodel_bakery.serving.telemetry.requests import report_exception
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 from savedmodel_bakery.wire.tensors import Tensor
@@ -126,7 +125,7 @@ class Batcher:
         if len(pieces) == 1 or error.code in _TIME_IS_OVER:
             _fail(pieces, error)
             return
-        HALVED_BATCHES.inc()
+        metrics.HALVED_BATCHES.inc()
         middle = len(pieces) // 2
         self._run_group(pieces[:middle])
         self._run_group(pieces[middle:])

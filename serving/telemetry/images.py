@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from prometheus_client import Counter, Histogram
 
-from savedmodel_bakery.serving.telemetry.registry import REGISTRY
+from savedmodel_bakery.serving.telemetry.metrics import REGISTRY
 from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.status import Code, StatusError
 from savedmodel_bakery.wire.tensors import Tensor

@@ -1,7 +1,8 @@
-"""TensorFlow Serving's counters and latency histograms, and the page that exports all metrics to Prometheus.
+"""TensorFlow Serving's counters and latency histograms, counters of our own, and the page that exports all metrics.
 
-Names, labels and lines are those of the real server, so `prometheus_client` can't write them. TensorFlow's own metrics,
-which the real server also exports, can't be read from Python.
+TensorFlow Serving's have the names, labels and lines of the real server, so `prometheus_client` can't write them.
+TensorFlow's own metrics, which the real server also exports, can't be read from Python. Names and units of ours follow
+Prometheus (prometheus.io/docs/practices/naming).
 """
 
 from __future__ import annotations
@@ -11,16 +12,30 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
-from savedmodel_bakery.serving.telemetry.registry import REGISTRY
-from savedmodel_bakery.wire.status import Code
+from savedmodel_bakery.wire.status import Code, StatusError
 
 CONTENT_TYPE = "text/plain"
 
-_REGISTRY = CollectorRegistry()
+
+class _Registry(CollectorRegistry):
+    def collect(self) -> Iterable[Metric]:
+        """Yield all metrics, without the time at which each series was created, which would double their number."""
+        for metric in super().collect():
+            metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
+            yield metric
+
+
+REGISTRY = _Registry()
+"""Our own metrics. Each has a fixed set of labels, whose values are never texts of a request; a model's name is one
+that the server knows."""
+
+ProcessCollector(registry=REGISTRY)
+
+_SERVING_REGISTRY = CollectorRegistry()
 _LATENCY_BOUNDS_MICROS = tuple(10 * 1.8**power for power in range(33))
 _QUEUING_BOUNDS_MICROS = tuple(100 * 1.2**power for power in range(52))
 _EXAMPLE_BOUNDS = tuple(float(2**power) for power in range(15))
@@ -32,11 +47,11 @@ def _name(path: str) -> str:
 
 
 def _counter(path: str, *labels: str) -> Counter:
-    return Counter(_name(path), path, labels, registry=_REGISTRY)
+    return Counter(_name(path), path, labels, registry=_SERVING_REGISTRY)
 
 
 def _histogram(path: str, bounds: Iterable[float], *labels: str) -> Histogram:
-    return Histogram(_name(path), path, labels, buckets=tuple(bounds), registry=_REGISTRY)
+    return Histogram(_name(path), path, labels, buckets=tuple(bounds), registry=_SERVING_REGISTRY)
 
 
 _SERVING = "/tensorflow/serving/"
@@ -54,6 +69,20 @@ WRAPPED_RUN_COUNT = _counter(_BATCHING + "wrapped_run_count")
 PADDING_SIZE = _histogram(_BATCHING + "padding_size", _BATCH_BOUNDS, "execution_batch_size")
 INPUT_BATCH_SIZE = _histogram(_BATCHING + "input_batch_size", _BATCH_BOUNDS)
 PROCESSED_BATCH_SIZE = _histogram(_BATCHING + "processed_batch_size", _BATCH_BOUNDS)
+
+TOKEN_CALLS = Counter(
+    "bakery_token_calls",
+    "Calls with a valid token, by its name in the tokens file.",
+    ("token_name",),
+    registry=REGISTRY,
+)
+REJECTED_CALLS = Counter(
+    "bakery_rejected_calls",
+    "Calls that were rejected because of a limit: a flag, a key of the tokens file, or the caller's deadline.",
+    ("entrypoint", "limit"),
+    registry=REGISTRY,
+)
+HALVED_BATCHES = Counter("bakery_halved_batches", "Batches that failed and ran again in halves.", registry=REGISTRY)
 
 
 @lru_cache(maxsize=4096)
@@ -78,11 +107,17 @@ def time_run(model_name: str, api: str, seconds: float) -> None:
     _with_labels(RUNTIME_LATENCY, model_name, api, "TF1").observe(seconds * 1e6)
 
 
+def count_rejection(entrypoint: str, error: StatusError) -> None:
+    """Count a call that failed, if a limit was the reason; `entrypoint` is `GRPC` or `REST`."""
+    if error.limit is not None:
+        REJECTED_CALLS.labels(entrypoint, error.limit).inc()
+
+
 def counters() -> dict[str, int]:
-    """Return the value of every counter, summed over its labels, by its name with slashes."""
+    """Return the value of every counter of TensorFlow Serving, summed over its labels, by its name with slashes."""
     return {
         metric.documentation: round(sum(sample.value for sample in _samples(metric)))
-        for metric in _REGISTRY.collect()
+        for metric in _SERVING_REGISTRY.collect()
         if metric.type == "counter"
     }
 
@@ -90,7 +125,7 @@ def counters() -> dict[str, int]:
 def page() -> bytes:
     """Return TensorFlow Serving's metrics as the real server writes them, then our own."""
     lines = []
-    for metric in _REGISTRY.collect():
+    for metric in _SERVING_REGISTRY.collect():
         name = _name(metric.documentation)
         lines.append(f"# TYPE {name} {metric.type}")
         for sample in _samples(metric):

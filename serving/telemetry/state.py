@@ -1,4 +1,7 @@
-"""What runs and waits, the memory in use, and the versions of the models."""
+"""What runs and waits, the memory in use, and the versions of the models.
+
+A process publishes the metrics of the modules that it imports: a job on Ray has none of these.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Any
 from prometheus_client import Gauge
 
 from savedmodel_bakery.serving.telemetry.images import IMAGES, RUN_STAGE_SECONDS
-from savedmodel_bakery.serving.telemetry.registry import REGISTRY
+from savedmodel_bakery.serving.telemetry.metrics import REGISTRY
 
 
 def _gauge(name: str, meaning: str, *labels: str) -> Gauge:

@@ -17,7 +17,7 @@ from waiting import wait_until
 from savedmodel_bakery.answers.parquet import write_rows
 from savedmodel_bakery.command import main
 from savedmodel_bakery.serving.bulk.parts import JobProgress, find_new, part_name, publish_progress, read_parts
-from savedmodel_bakery.serving.telemetry.registry import REGISTRY
+from savedmodel_bakery.serving.telemetry.metrics import REGISTRY
 
 PART = f"{part_name('0123456789abcdef' * 2, 7)}-0.parquet"
 ROW = {"image": "a", "ok": False, "top": [], "model": "pets", "signature": "top_k"}

@@ -20,7 +20,7 @@ from savedmodel_bakery.serving.models.loading import Batching, LoadOptions, load
 from savedmodel_bakery.serving.options.config_files import FILE_IN_VERSION, BatchingParameters
 from savedmodel_bakery.serving.runtimes.batching import Batcher
 from savedmodel_bakery.serving.runtimes.tf_session import SavedModel
-from savedmodel_bakery.serving.telemetry.registry import REGISTRY
+from savedmodel_bakery.serving.telemetry.metrics import REGISTRY
 from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.status import Code, StatusError
 from savedmodel_bakery.wire.tensors import Tensor

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from savedmodel_bakery.serving.telemetry.images import RowCounts
-from savedmodel_bakery.serving.telemetry.registry import REGISTRY
+from savedmodel_bakery.serving.telemetry.metrics import REGISTRY
 from savedmodel_bakery.wire import dtypes, schema
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 from savedmodel_bakery.wire.tensors import Tensor

@@ -14,7 +14,7 @@ from savedmodel_bakery.serving.admission.limits import Limits
 from savedmodel_bakery.serving.models.registry import Registry, State
 from savedmodel_bakery.serving.telemetry import state
 from savedmodel_bakery.serving.telemetry.images import IMAGES
-from savedmodel_bakery.serving.telemetry.registry import REGISTRY
+from savedmodel_bakery.serving.telemetry.metrics import REGISTRY
 from savedmodel_bakery.wire.status import Code, StatusError
 
 
