@@ -50,7 +50,7 @@ WAIT_EXAMPLES = """
 \b
 Examples:
   bakery wait flowers
-  bakery wait flowers --version 2 --timeout-seconds 60
+  bakery wait flowers --version 2 --timeout-seconds 120
   bakery wait flowers --label stable --format REST -t models.example
 
 \b

@@ -40,9 +40,8 @@ _LEAST = 1e-7  # a probability that counts as 0
 _SIGNIFICANT = 2.6  # standard errors of the mean: one case in 200 by chance, and in 40 below 10 photos
 _LINE_STARTS, _FAR = 3, 4.0
 _STEPS, _STEP, _MOST_DAMPING = 12, 1e-3, 1e6
+_LOG_STD = math.log(1.2), 8.0  # no network takes pixels that are spread further
 _PER_UNKNOWN = 3  # numbers that are predicted, or any recipe could be made to agree
-
-Transform = Callable[[np.ndarray], np.ndarray]
 
 
 def _softmax(scores: np.ndarray) -> np.ndarray:
@@ -177,8 +176,9 @@ class Predictions:
         line = np.concatenate([mean / 255, np.log(std)])
 
         def recipe(values: np.ndarray) -> Preprocessing:
-            mean, log_std = np.split(values.clip(-8, 8), 2)
-            return replace(begin, scale=describe_scale([*mean * 255] * repeat, [*np.exp(log_std)] * repeat))
+            mean, log_std = np.split(values, 2)
+            std = np.exp(log_std.clip(*_LOG_STD))
+            return replace(begin, scale=describe_scale([*mean.clip(-8, 8) * 255] * repeat, [*std] * repeat))
 
         def differences(values: np.ndarray) -> np.ndarray:
             readings = [made for _, made in self._readings(self._scores(pixels, recipe(values)))]
@@ -333,9 +333,13 @@ def _probabilities(scores: np.ndarray) -> tuple[str, np.ndarray]:
 
 
 def _order(costs: np.ndarray) -> np.ndarray | None:
-    """Return the output that costs least for each label, of costs [outputs, labels]; None if one serves for two."""
+    """Return the output that costs least for each label, of costs [outputs, labels].
+
+    None if one serves for two, or it is the usual order.
+    """
     units = costs.argmin(axis=0)
-    return units if len(np.unique(units)) == len(units) else None
+    is_usual = np.array_equal(units, np.arange(len(units)))
+    return None if is_usual or len(np.unique(units)) < len(units) else units
 
 
 def _resolution(numbers: np.ndarray) -> float:

@@ -146,10 +146,10 @@ def _check_told(evidence: Evidence, found: Found, known: Mapping[str, Any]) -> N
         if name in known or not alternative or evidence.certainty(found.fit, alternative.fit):
             continue
         other = dataclasses.replace(found.preprocessing, **{name: alternative.value})
+        more = "add photos of other shapes and sizes" if found.fit.losses is None else "pass --predictions or --inputs"
         raise EvidenceError(
-            f"these photos do not tell {_listed(found.preprocessing, [name])} from {_listed(other, [name])}: "
-            f"{evidence.shown(found.fit)} and {evidence.shown(alternative.fit)}; state it, or add photos of other "
-            "shapes and sizes"
+            f"these {evidence.kind} do not tell {_listed(found.preprocessing, [name])} from {_listed(other, [name])}: "
+            f"{evidence.shown(found.fit)} and {evidence.shown(alternative.fit)}; state it, or {more}"
         )
 
 

@@ -94,7 +94,7 @@ class Search:
         evidence = self._evidence
         best = min(self._descents(start, fixed), key=lambda recipe: self.fit(recipe).distance)
         for begin in (start, best):
-            if not evidence.is_same(self.fit(best)):
+            if not evidence.is_same(self.fit(best)) and evidence.order(self.fit(best)) is None:
                 best = self._refine(begin, fixed) or best
         alternatives = {
             field: self._alternative(best, field, values)

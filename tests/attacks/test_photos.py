@@ -69,11 +69,12 @@ def test_forms_that_are_not_what_they_say(
 def test_eight_large_photos_at_once(classifier: AttackedServer) -> None:
     """Sent: 8 forms with an RGBA PNG of 100 megapixels each.
 
-    Allowed: the memory of the budget, and results, rejections or, on a slow machine, the end of the time for a request.
+    Allowed: the memory of the budget, and results, rejections or, on a slow machine, the end of the time for a request;
+    then one alone must get a result.
     """
     body = HEAD + png(SIDE, RGBA, SIDE) + b"\r\n--b--"
     with HonestCallers(classifier) as others, classifier.growing_at_most(1500), ThreadPoolExecutor(CALLS) as callers:
         received = [code for code, _ in callers.map(lambda _: post(classifier, body), range(CALLS))]
-    assert 200 in received
     assert {200, 429, 504} >= set(received)
+    assert 200 in received or 200 == post(classifier, body)[0]
     others.assert_served()

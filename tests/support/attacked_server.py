@@ -105,10 +105,10 @@ def model_config(base_paths: dict[str, Path]) -> str:
 
 
 class HonestCallers(SteadyCallers):
-    """Call health, status, metadata and, if `predict`, Predict of a server."""
+    """Call health, status, metadata and, if `predict`, Predict of a server; `limit_s` is for each call."""
 
-    def __init__(self, server: ServerProcess, *, predict: bool = True) -> None:
-        self._server = server
+    def __init__(self, server: ServerProcess, *, predict: bool = True, limit_s: float = HEALTH_LIMIT_S) -> None:
+        self._server, self._limit_s, self._predict_limit_s = server, limit_s, max(limit_s, PREDICT_LIMIT_S)
         self._channel = grpc.insecure_channel(server.target, options=[("grpc.use_local_subchannel_pool", 1)])
         super().__init__(self._health() | (self._predict() if predict else {}))
 
@@ -130,16 +130,16 @@ class HonestCallers(SteadyCallers):
         url = self._server.url
         return {
             "gRPC health": lambda: (
-                serving == health.Check(health_pb2.HealthCheckRequest(), timeout=HEALTH_LIMIT_S).status
+                serving == health.Check(health_pb2.HealthCheckRequest(), timeout=self._limit_s).status
             ),
             "gRPC status": lambda: (
-                1 == models.GetModelStatus(status, timeout=HEALTH_LIMIT_S).model_version_status[0].version
+                1 == models.GetModelStatus(status, timeout=self._limit_s).model_version_status[0].version
             ),
             "gRPC metadata": lambda: (
-                "signature_def" in prediction.GetModelMetadata(metadata, timeout=HEALTH_LIMIT_S).metadata
+                "signature_def" in prediction.GetModelMetadata(metadata, timeout=self._limit_s).metadata
             ),
-            "REST health": lambda: 200 == requests.get(f"{url}/v2/health/live", timeout=HEALTH_LIMIT_S).status_code,
-            "REST status": lambda: 200 == requests.get(f"{url}/v1/models/{TINY}", timeout=HEALTH_LIMIT_S).status_code,
+            "REST health": lambda: 200 == requests.get(f"{url}/v2/health/live", timeout=self._limit_s).status_code,
+            "REST status": lambda: 200 == requests.get(f"{url}/v1/models/{TINY}", timeout=self._limit_s).status_code,
         }
 
     def _predict(self) -> dict[str, Callable[[], bool]]:
@@ -148,9 +148,10 @@ class HonestCallers(SteadyCallers):
         url = f"{self._server.url}/v1/models/{TINY}:predict"
         return {
             "gRPC Predict": lambda: (
-                [4.0] == list(stub.Predict(request, timeout=PREDICT_LIMIT_S).outputs["y"].float_val)
+                [4.0] == list(stub.Predict(request, timeout=self._predict_limit_s).outputs["y"].float_val)
             ),
             "REST predict": lambda: (
-                {"predictions": [4.0]} == requests.post(url, json={"instances": [4]}, timeout=PREDICT_LIMIT_S).json()
+                {"predictions": [4.0]}
+                == requests.post(url, json={"instances": [4]}, timeout=self._predict_limit_s).json()
             ),
         }

@@ -173,7 +173,7 @@ def test_a_killed_job_continues_where_it_stopped(
     truncated.write_bytes(before.pop(truncated)[:-9])
     log = tmp_path / "log"
     again = start_job(base_path, inputs, tmp_path / "out", log)
-    wait_until(lambda: parts(tmp_path).keys() - before.keys() or again.poll() is not None, timeout_s=120)
+    wait_until(lambda: parts(tmp_path).keys() - before.keys() or again.poll() is not None, timeout_s=300)
     assert again.poll() is None, log.read_text()
     lost = min(parts(tmp_path).keys() - before.keys())
     lost_rows = pq.read_table(lost)

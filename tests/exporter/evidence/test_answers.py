@@ -227,5 +227,7 @@ def test_what_contradicts_labels_is_named(labelled: Path, stated: dict[str, Any]
 
 
 def test_labelled_photos_do_not_tell_a_crop(labelled: Path) -> None:
-    with pytest.raises(EvidenceError, match=r"^these photos do not tell --crop \S+ from --crop \S+: accuracy 1\.00, "):
+    with pytest.raises(
+        EvidenceError, match=r"^these labelled photos do not tell --crop \S+ from --crop \S+: accuracy 1\.00, "
+    ):
         judged(labelled, labelled, colours, names=tuple(COLOURS), scale="0..1", channels="RGB")
