@@ -145,12 +145,13 @@ def bake(
         )
     photo_files = [Path(photo) for photo in photos] if photos else resources.example_photos()
     stated = {**like, **network.recipe, **values}
-    evidence = judge_all(
+    evidence, shown = judge_all(
         Sources(inputs, predictions, labelled), stated, network, photo_files, search_seconds, progress=progress
     )
-    for judgement in evidence:
-        values = {**judgement.values, **values}
+    values = {**shown, **values}
     complete = complete_recipe(known, values, like=like, scaling_layer=network.scaling_layer)
+    if network.scaling_layer and "channels" not in {**like, **network.recipe, **values}:
+        progress(f"assuming channels RGB: layer {network.scaling_layer!r} scales pixels, but does not say their order")
     min_agreement = check_min_agreement(min_agreement, complete)
     if onnx is not None and complete.optimisation.is_int8:
         raise RecipeError(

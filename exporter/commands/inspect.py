@@ -115,9 +115,10 @@ def inspect(path: Path, as_mermaid: bool, as_json: bool) -> None:
 def _read_evidence(version: Path) -> list[dict[str, Any]]:
     """Return what training showed when a version was baked; see `evidence.judge.Judgement.to_json`."""
     try:
-        return list(json.loads((version / publish.PARITY_FILE).read_bytes())["evidence"])
+        evidence = json.loads((version / publish.PARITY_FILE).read_bytes())["evidence"]
     except (OSError, ValueError, KeyError):  # none, or baked by an earlier exporter
         return []
+    return evidence if isinstance(evidence, list) else []
 
 
 def oldest_version(recipe: Mapping[str, Any]) -> str | None:
@@ -225,7 +226,7 @@ def parity(
                     photos or example_photos(),
                     search_seconds,
                     progress=print_progress,
-                )
+                )[0]
             ],
         )
         if parity_html:

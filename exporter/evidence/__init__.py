@@ -34,8 +34,10 @@ def judge_all(
     seconds: float,
     *,
     progress: Callable[[str], None],
-) -> list[Judgement]:
+) -> tuple[list[Judgement], dict[str, Any]]:
     """Compare a recipe with each kind of evidence there is; what one shows is stated for the next.
+
+    Returns what each says, and the values of all, by the names of the recipe's fields.
 
     Raises:
         EvidenceError: it can't be read, contradicts what is stated, or no recipe agrees with it.
@@ -56,10 +58,12 @@ def judge_all(
         labelled = Path(sources.labelled)
         readers.append(lambda: read_labelled(labelled, photos, runner, class_names))
     judgements: list[Judgement] = []
+    values: dict[str, Any] = {}
     for read in readers:
         evidence = read()
         progress(f"comparing recipes with {len(evidence.photos)} {evidence.kind}")
         judgement = judge(evidence, stated, class_names=class_names, seconds=seconds)
         judgements.append(judgement)
-        stated = {**judgement.values, **stated}
-    return judgements
+        values = {**judgement.values, **values, **judgement.told}
+        stated = {**judgement.told, **stated}
+    return judgements, values

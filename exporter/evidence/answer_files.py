@@ -11,19 +11,20 @@ from __future__ import annotations
 
 import csv
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from functools import partial
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
 
 from savedmodel_bakery.errors import EvidenceError
 from savedmodel_bakery.exporter.evidence.answers import Labelled, Predictions, Runner
-from savedmodel_bakery.exporter.evidence.evidence import by_photo, by_size, read_by_photo, read_npz
+from savedmodel_bakery.exporter.evidence.evidence import by_photo, choose, read_by_photo, read_npz
+from savedmodel_bakery.exporter.resources import photos_in
 from savedmodel_bakery.files import read_small
 
-_MAX_LABELLED = 100  # photos; more make the search slow
+_MAX_LABELLED, _MAX_LABELLED_PIXELS = 100, 60_000_000  # photos; more make the search slow
 _LONG = ["label", "probability"]
 
 
@@ -34,7 +35,8 @@ def read_predictions(source: str, photos: Sequence[Path], runner: Runner, class_
         EvidenceError: it can't be read, names a photo or a label that isn't there, or has rows of several lengths.
         SourceError: the function can't be imported.
     """
-    found = read_by_photo(source, photos, Predictions.kind, _read_predictions)
+    read_file = partial(_read_predictions, photos=photos, class_names=class_names)
+    found = read_by_photo(source, photos, Predictions.kind, read_file)
     rows = {path: _row(source, path, row, class_names) for path, row in found.items()}
     lengths = {path.name: len(row) for path, row in rows.items()}
     if len(set(lengths.values())) > 1:
@@ -51,8 +53,8 @@ def read_labelled(source: Path, photos: Sequence[Path], runner: Runner, class_na
         EvidenceError: it can't be read, names a photo or a label that isn't there, or has no photo.
     """
     if source.is_dir():
-        folders = [folder for folder in sorted(source.iterdir()) if folder.is_dir()]
-        named = {photo: folder.name for folder in folders for photo in sorted(folder.iterdir()) if photo.is_file()}
+        folders = [folder for folder in sorted(source.iterdir()) if folder.is_dir() and not folder.name.startswith(".")]
+        named = {photo: folder.name for folder in folders for photo in photos_in(folder)}
     else:
         try:
             rows = _read_csv(source)
@@ -63,28 +65,18 @@ def read_labelled(source: Path, photos: Sequence[Path], runner: Runner, class_na
     if not named:
         raise EvidenceError(f"{source} has no labelled photos: must be a folder with one folder of photos per label")
     _check_labels(str(source), set(named.values()), class_names)
-    named = _some(named)
-    return Labelled(list(named), np.array([class_names.index(label) for label in named.values()]), runner)
-
-
-def _some(named: Mapping[Path, str]) -> dict[Path, str]:
-    """Return some of the photos, the smallest of each label in turn."""
-    ranks: Counter[str] = Counter()
-    order = {}
-    for photo in by_size(list(named)):
-        order[photo] = ranks[named[photo]], named[photo]
-        ranks[named[photo]] += 1
-    return {photo: named[photo] for photo in sorted(order, key=lambda photo: order[photo])[:_MAX_LABELLED]}
+    chosen = choose(list(named), named.__getitem__, most=_MAX_LABELLED, most_pixels=_MAX_LABELLED_PIXELS)
+    return Labelled(chosen, np.array([class_names.index(named[photo]) for photo in chosen]), runner)
 
 
 def _second(item: tuple[str, int]) -> int:
     return item[1]
 
 
-def _read_predictions(path: Path) -> Mapping[str, Any]:
+def _read_predictions(path: Path, photos: Sequence[Path], class_names: Sequence[str]) -> Mapping[str, Any]:
     match path.suffix.lower():
         case ".csv":
-            return _from_csv(_read_csv(path))
+            return _from_csv(_read_csv(path), {photo.name for photo in photos}, class_names)
         case ".json":
             content = json.loads(read_small(path))
             if not isinstance(content, dict):
@@ -96,42 +88,53 @@ def _read_predictions(path: Path) -> Mapping[str, Any]:
 
 
 def _read_csv(path: Path) -> list[list[str]]:
-    return [row for row in csv.reader(read_small(path).decode("utf-8-sig").splitlines()) if row]
+    rows = csv.reader(read_small(path).decode("utf-8-sig").splitlines())
+    return [[cell.strip() for cell in row] for row in rows if row]
 
 
-def _from_csv(rows: Sequence[Sequence[str]]) -> dict[str, Any]:
-    if not rows:
-        return {}
-    first = [cell.strip() for cell in rows[0]]
-    if [cell.lower() for cell in first[1:]] == _LONG:
-        found: dict[str, Any] = {}
-        for name, label, probability in rows[1:]:
-            found.setdefault(name, {})[label] = float(probability)
-        return found
-    try:
-        numbers = list(map(float, first[1:]))
-    except ValueError:
-        return {name: dict(zip(first[1:], map(float, cells), strict=True)) for name, *cells in rows[1:]}
-    return {first[0]: numbers, **{name: list(map(float, cells)) for name, *cells in rows[1:]}}
+def _from_csv(rows: Sequence[Sequence[str]], photo_names: set[str], class_names: Sequence[str]) -> dict[str, Any]:
+    """Return the rows by photo; a first row that begins with the name of no photo has the names of columns."""
+    has_header = bool(rows) and PurePath(rows[0][0]).name not in photo_names
+    header = list(rows[0][1:]) if has_header else []
+    found: dict[str, Any] = {}
+    for number, (name, *cells) in enumerate(rows[has_header:], 1 + has_header):
+        if [cell.lower() for cell in header] == _LONG:
+            if len(cells) != len(_LONG):
+                raise ValueError(f"row {number} has {len(cells)} values after the file: must be label and probability")
+            found.setdefault(name, {})[cells[0]] = float(cells[1])
+            continue
+        numbers = list(map(float, cells))
+        if len(numbers) == 1 and len(header) == 2:  # a sigmoid, which is the probability of the second label
+            numbers = [1 - numbers[0], numbers[0]]
+        if header and len(numbers) != len(header):
+            raise ValueError(
+                f"row {number} has {len(numbers)} values after the file, the first row names {len(header)}"
+            )
+        are_labels = len(set(header)) == len(header) and not (set(header) - set(class_names) and _are_numbers(header))
+        found[name] = dict(zip(header, numbers, strict=True)) if header and are_labels else numbers
+    return found
+
+
+def _are_numbers(header: Sequence[str]) -> bool:
+    """Return whether columns are only numbered."""
+    return all(cell.isdecimal() for cell in header)
 
 
 def _row(source: str, path: Path, row: Any, class_names: Sequence[str]) -> np.ndarray:
     """Return the predictions for a photo as float64 [units], NaN for labels that are not among them."""
+    values = row
     if isinstance(row, Mapping):
         labels = {str(label): value for label, value in row.items()}
         _check_labels(source, set(labels), class_names)
-        row = [labels.get(name, np.nan) for name in class_names]
-        numbers = np.array(row, np.float64)
-        if np.isfinite(numbers).any():
-            return numbers
-    else:
-        try:
-            numbers = np.asarray(row, np.float64)
-        except (TypeError, ValueError):
-            numbers = np.array(np.nan)
-        numbers = numbers[0] if numbers.ndim == 2 and len(numbers) == 1 else numbers
-        if numbers.ndim == 1 and len(numbers) and np.isfinite(numbers).all():
-            return numbers
+        values = [labels.get(name, np.nan) for name in class_names]
+    try:
+        numbers = np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        numbers = np.array(np.nan)
+    numbers = numbers[0] if numbers.ndim == 2 and len(numbers) == 1 else numbers
+    is_finite = np.isfinite(numbers) | (np.isnan(numbers) if isinstance(row, Mapping) else False)
+    if numbers.ndim == 1 and np.isfinite(numbers).any() and is_finite.all():
+        return numbers
     raise EvidenceError(f"{source}: the predictions for {path.name} must be finite numbers, one per output or label")
 
 

@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from savedmodel_bakery.errors import EvidenceError
 from savedmodel_bakery.exporter.evidence.evidence import (
+    EXACT,
     SAME,
     Certainty,
     Fit,
@@ -37,7 +38,9 @@ _BATCH = 16  # photos that run at once
 _ROUNDING = 0.29  # of pixels to whole levels, root mean square
 _MOST_LEVEL = 0.05  # of the spread of predictions: a recipe by which a level changes more is a wrong one
 _LEAST = 1e-7  # a probability that counts as 0
-_SIGNIFICANT = 2.6  # standard errors of the mean: one case in 200 by chance, and in 40 below 10 photos
+# By how many standard errors a mean is significant, and of how many photos (Student's t, one-sided: 0.5 % for 10).
+_SIGNIFICANT, _FEWEST = 3.25, 10
+_TEMPERATURES = np.geomspace(0.02, 50, 41)
 _LINE_STARTS, _FAR = 3, 4.0
 _STEPS, _STEP, _MOST_DAMPING = 12, 1e-3, 1e6
 _LOG_STD = math.log(1.2), 8.0  # no network takes pixels that are spread further
@@ -55,8 +58,10 @@ def _sigmoid(scores: np.ndarray) -> np.ndarray:
 
 def _scales(current: Preprocessing) -> Iterator[dict[str, Any]]:
     """Return scales with each order of colours that the network can take."""
-    orders = ("GRAY",) if current.channels == "GRAY" else ("RGB", "BGR")
-    return combinations(scale=list(SCALES), channels=orders)(current)
+    if current.channels == "GRAY":  # with one mean and deviation
+        plain = [name for name, line in SCALES.items() if all(len(set(part)) == 1 for part in line)]
+        return combinations(scale=plain)(current)
+    return combinations(scale=list(SCALES), channels=("RGB", "BGR"))(current)
 
 
 _NETWORK_GROUPS: Groups = {("scale", "channels"): _scales, **PIXELS}
@@ -67,6 +72,10 @@ _LABEL_GROUPS: Groups = {
     ("resize", "antialias"): combinations(resize=("bilinear", "bicubic", "area"), antialias=(False, True)),
 }
 """Few, as a label tells little."""
+
+
+_TASKS = {"logits softmax": "classify", "logits sigmoid": "multilabel"}
+"""Which task makes such probabilities of logits."""
 
 
 class Runner:
@@ -100,8 +109,8 @@ class Runner:
         array = np.asarray(output, np.float64)
         if array.ndim == 4 and array.shape[1:3] == (1, 1):
             array = array[:, 0, 0]
-        array = array.reshape(len(batch), -1) if array.ndim == 1 else array
-        if array.ndim != 2:
+        array = array.reshape(len(batch), -1) if array.shape == (len(batch),) else array
+        if array.ndim != 2 or len(array) != len(batch):
             raise EvidenceError(
                 f"the network returns {list(array.shape)}: its answers can be compared with predictions or labels only "
                 "if it returns one row of numbers per photo; use --inputs"
@@ -125,7 +134,7 @@ class Predictions:
         With `names`, the columns of `rows` are those of these labels, and not in the order of the network's outputs.
         """
         self.photos, self._rows, self._runner, self._names = photos, rows, runner, names
-        self.digest = digest_of(rows)
+        self.digest = digest_of(photos, rows)
         self._known = ~np.isnan(rows)
         known = rows[self._known]
         self._are_probabilities = bool((known >= 0).all() and (known <= 1).all())
@@ -139,7 +148,10 @@ class Predictions:
         scores = self._scores(pixels, candidate)
         distances = {outputs: self._distance(made) for outputs, made in self._readings(scores)}
         outputs = min(distances, key=lambda name: distances[name])
-        fit = Fit(distances[outputs], {"outputs": outputs.partition(" ")[0]})
+        follows = {"outputs": outputs.partition(" ")[0]}
+        if scores.shape[1] > 1 and not _is_pair(scores) and outputs in _TASKS:
+            follows["task"] = _TASKS[outputs]
+        fit = Fit(distances[outputs], follows)
         if self._names and self._known.all():
             made = dict(self._readings(scores))[outputs]
             squares = (made**2).sum(axis=0)[:, np.newaxis] - 2 * made.T @ self._rows + (self._rows**2).sum(axis=0)
@@ -152,7 +164,8 @@ class Predictions:
         """See Evidence."""
         readings = dict(self._readings(self._scores(pixels, nearest)))
         name = min(readings, key=lambda name: self._distance(readings[name]))
-        rounded = dict(self._readings(self._scores(pixels.round(), nearest)))[name]
+        noise = np.random.default_rng(0).uniform(-0.5, 0.5, pixels.shape)  # as the rounding of pixels
+        rounded = dict(self._readings(self._scores(pixels + noise, nearest)))[name]
         difference = math.sqrt(np.mean((rounded - readings[name]) ** 2))
         self._level = min(max(difference, self.noise) / _ROUNDING, _MOST_LEVEL * self._spread)
 
@@ -210,6 +223,10 @@ class Predictions:
         """See Evidence."""
         return fit.distance <= SAME * self._level
 
+    def is_exact(self, fit: Fit) -> bool:
+        """See Evidence."""
+        return fit.distance <= EXACT * self._level
+
     def certainty(self, best: Fit, other: Fit) -> Certainty:
         """See Evidence."""
         return farther(best.distance, other.distance, self._level)
@@ -233,15 +250,14 @@ class Predictions:
 
     def _readings(self, scores: np.ndarray) -> list[tuple[str, np.ndarray]]:
         """Return what predictions may be of the network's outputs, each with the value of `outputs` it means."""
-        is_pair = self._rows.shape[1] == 2 and np.array_equal(scores[:, 0], -scores[:, 1])
-        unchanged = np.stack([1 - scores[:, 1], scores[:, 1]], axis=1) if is_pair else scores
         if not self._are_probabilities:
             return [("logits", scores)]
-        return [
-            ("probabilities", unchanged),
-            ("logits softmax", _softmax(scores)),
-            ("logits sigmoid", _sigmoid(scores)),
-        ]
+        if _is_pair(scores):
+            return [
+                ("probabilities", np.stack([1 - scores[:, 1], scores[:, 1]], axis=1)),
+                ("logits sigmoid", _sigmoid(scores)),
+            ]
+        return [("probabilities", scores), ("logits softmax", _softmax(scores)), ("logits sigmoid", _sigmoid(scores))]
 
     def _distance(self, made: np.ndarray) -> float:
         return math.sqrt(np.mean((made - self._rows)[self._known] ** 2))
@@ -250,8 +266,9 @@ class Predictions:
 class Labelled:
     """The right label of each photo; see `Evidence`.
 
-    The distance is the mean of -log p, of the probabilities p of the right labels. One recipe is told from another if
-    that differs by 2.6 standard errors, photo by photo.
+    The distance is the mean of -log p, of the probabilities p of the right labels, after their logarithms have been
+    divided by the temperature for which it is least: a network that is only more confident is not nearer. One recipe is
+    told from another if that differs by 3.25 standard errors, photo by photo, on 10 photos or more.
     """
 
     kind = "labelled photos"
@@ -264,7 +281,7 @@ class Labelled:
         self._present = np.unique(ids)
         self._reordered: list[tuple[Fit, np.ndarray]] = []
         self.photos, self._ids, self._runner = photos, ids, runner
-        self.digest = digest_of(ids)
+        self.digest = digest_of(photos, ids)
 
     def fit(self, pixels: np.ndarray, candidate: Preprocessing) -> Fit:
         """See Evidence."""
@@ -273,15 +290,16 @@ class Labelled:
             raise EvidenceError(
                 f"the photos have labels with ids up to {self._ids.max()}, the network has {probabilities.shape[1]}"
             )
-        losses = -np.log(probabilities.clip(_LEAST))
         accuracy = float((probabilities.argmax(axis=1) == self._ids).mean())
-        follows = {"outputs": outputs, "accuracy": accuracy}
-        right = Fit.of_losses(losses[np.arange(len(losses)), self._ids], follows)
-        means = np.stack([losses[self._ids == label].mean(axis=0) for label in self._present], axis=1)
-        units = _order(means)
-        if units is not None and len(self._present) == probabilities.shape[1]:
-            self._reordered.append((Fit.of_losses(losses[np.arange(len(losses)), units[self._ids]], {}), units))
-        return right
+        probability = float(probabilities[np.arange(len(self._ids)), self._ids].mean())
+        logarithms = np.log(probabilities.clip(_LEAST))
+        if len(self._present) == probabilities.shape[1]:
+            means = np.stack([logarithms[self._ids == label].mean(axis=0) for label in self._present], axis=1)
+            units = _order(-means)
+            if units is not None:
+                self._reordered.append((Fit.of_losses(_tempered_losses(logarithms, units[self._ids]), {}), units))
+        follows = {"outputs": outputs, "accuracy": accuracy, "probability": probability}
+        return Fit.of_losses(_tempered_losses(logarithms, self._ids), follows)
 
     def measure(self, pixels: np.ndarray, nearest: Preprocessing) -> None:
         """See Evidence."""
@@ -292,21 +310,27 @@ class Labelled:
 
     def order(self, best: Fit) -> np.ndarray | None:
         """See Evidence."""
-        for fit, units in self._reordered:
-            if self.certainty(fit, best) is Certainty.SURE:
-                return units
-        return None
+        if not self._reordered:
+            return None
+        fit, units = min(self._reordered, key=lambda reordered: reordered[0].distance)
+        return units if self.certainty(best=fit, other=best) is Certainty.SURE else None
 
     def is_same(self, fit: Fit) -> bool:  # noqa: ARG002
         """See Evidence."""
         return True
+
+    def is_exact(self, fit: Fit) -> bool:  # noqa: ARG002
+        """See Evidence."""
+        return False
 
     def certainty(self, best: Fit, other: Fit) -> Certainty:
         """See Evidence."""
         assert best.losses is not None
         assert other.losses is not None
         differences = other.losses - best.losses
-        error = differences.std(ddof=1) / math.sqrt(len(differences)) if len(differences) > 1 else math.inf
+        if len(differences) < _FEWEST:
+            return Certainty.NOT_TOLD
+        error = differences.std(ddof=1) / math.sqrt(len(differences))
         return Certainty.SURE if differences.mean() > max(_SIGNIFICANT * error, self.noise) else Certainty.NOT_TOLD
 
     def contradicted(self, fit: Fit, stated: Preprocessing) -> list[str]:  # noqa: ARG002
@@ -315,9 +339,21 @@ class Labelled:
 
     def shown(self, fit: Fit) -> str:
         """See Evidence."""
-        assert fit.losses is not None
-        probability = np.exp(-fit.losses).mean()
-        return f"accuracy {fit.follows['accuracy']:.2f}, {probability:.2f} for the right label"
+        return f"accuracy {fit.follows['accuracy']:.2f}, {fit.follows['probability']:.2f} for the right label"
+
+
+def _tempered_losses(logarithms: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """Return -log p for the right labels at the temperature at which its mean is least, float64 [photos]."""
+    tempered = logarithms / _TEMPERATURES[:, np.newaxis, np.newaxis]
+    peak = tempered.max(axis=-1, keepdims=True)
+    totals = np.log(np.exp(tempered - peak).sum(axis=-1)) + peak[..., 0]
+    losses = totals - tempered[:, np.arange(len(ids)), ids]
+    return np.asarray(losses[losses.mean(axis=1).argmin()])
+
+
+def _is_pair(scores: np.ndarray) -> bool:
+    """Return whether scores are those of one output and their complement."""
+    return scores.shape[1] == 2 and np.array_equal(scores[:, 0], -scores[:, 1])
 
 
 def _probabilities(scores: np.ndarray) -> tuple[str, np.ndarray]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import itertools
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import zlib
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from PIL import Image
+from PIL import ExifTags, Image
 
 from savedmodel_bakery.errors import EvidenceError
 from savedmodel_bakery.exporter.recipe import SCALES, Preprocessing, describe_scale
@@ -20,13 +23,15 @@ from savedmodel_bakery.exporter.sources.user_model import FUNCTION_NAME, import_
 from savedmodel_bakery.exporter.validation import reference
 
 _MAX_PHOTOS, _MAX_PIXELS = 8, 6_000_000
-"""Of the photos that are compared, the smallest; more tell nothing new, and each recipe that is tried resizes them."""
+"""Of the photos that are compared; more tell nothing new, and each recipe that is tried resizes them."""
 
 SAME = 0.7
 """Levels: rounding of pixels is a distance of 0.3, and of rows and columns 0.4; what is farther is another recipe."""
 
 # Levels by which another recipe must be farther, to be told apart, and to be surely another.
 _TOLD, _SURE = 0.05, 0.1
+EXACT = 0.02
+"""Levels: only the order of additions differs."""
 
 Groups = Mapping[tuple[str, ...], Callable[[Preprocessing], Iterator[dict[str, Any]]]]
 """Fields of the recipe that are changed together, and the values to try for a recipe."""
@@ -93,6 +98,9 @@ class Evidence(Protocol):
     def is_same(self, fit: Fit) -> bool:
         """Return whether a recipe agrees with the evidence."""
 
+    def is_exact(self, fit: Fit) -> bool:
+        """Return whether no recipe can agree better."""
+
     def certainty(self, best: Fit, other: Fit) -> Certainty:
         """Return how surely a recipe is farther from the evidence than the nearest one."""
 
@@ -131,18 +139,18 @@ def read_by_photo(
         SourceError: the function can't be imported.
     """
     if FUNCTION_NAME.fullmatch(source) is not None and not Path(source).is_file():
-        return _call(source, smallest(photos))
+        return _call(source, choose(photos))
     path = Path(source)
     if not path.is_file():
         raise EvidenceError(f"no file or function with {kind}: {path}")
     try:
         named = read_file(path)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, RecursionError, csv.Error, zlib.error, zipfile.BadZipFile) as error:
         raise EvidenceError(f"cannot read the {kind} in {path}: {error}") from error
     found = by_photo(named, photos, f"{path} has {kind}")
     if not found:
         raise EvidenceError(f"{path} has no {kind}")
-    return {photo: found[photo] for photo in smallest(list(found))}
+    return {photo: found[photo] for photo in choose(list(found))}
 
 
 def read_npz(path: Path) -> dict[str, np.ndarray]:
@@ -168,28 +176,47 @@ def by_photo(named: Mapping[str, Any], photos: Sequence[Path], described: str) -
     return {by_name[name][0]: value for name, value in named.items()}
 
 
-def smallest(photos: Sequence[Path]) -> list[Path]:
-    """Return the smallest photos, as many as are compared."""
-    pixels = by_size(photos)
-    total = zip(pixels, itertools.accumulate(pixels.values()), strict=True)
-    return ([photo for photo, sum_ in total if sum_ <= _MAX_PIXELS] or list(pixels)[:1])[:_MAX_PHOTOS]
+def choose(
+    photos: Sequence[Path],
+    kind_of: Callable[[Path], Hashable] | None = None,
+    *,
+    most: int = _MAX_PHOTOS,
+    most_pixels: int = _MAX_PIXELS,
+) -> list[Path]:
+    """Return the photos that are compared: of each kind in turn the smallest that is left, at least one.
 
-
-def by_size(photos: Sequence[Path]) -> dict[Path, int]:
-    """Return the number of pixels of photos, the smallest first; raises ParityError if one can't be read."""
-    pixels = {}
+    Kinds are formats, colours, orientations and shapes, or what `kind_of` returns. Raises ParityError if a photo can't
+    be read.
+    """
+    pixels, kinds = {}, {}
     for photo in photos:
         with reference.reading(photo), Image.open(photo) as picture:
             pixels[photo] = picture.width * picture.height
-    return dict(sorted(pixels.items(), key=lambda item: (item[1], item[0])))
+            is_turned = picture.getexif().get(ExifTags.Base.Orientation, 1) != 1
+            kinds[photo] = (
+                kind_of(photo) if kind_of else (picture.format, picture.mode, is_turned, _shape(picture.size))
+            )
+    ranks: Counter[Hashable] = Counter()
+    order = {}
+    for photo in sorted(pixels, key=lambda photo: (pixels[photo], photo)):
+        order[photo] = ranks[kinds[photo]], pixels[photo], photo
+        ranks[kinds[photo]] += 1
+    chosen: list[Path] = []
+    for photo in sorted(order, key=lambda photo: order[photo]):
+        if not chosen or (len(chosen) < most and sum(pixels[each] for each in chosen) + pixels[photo] <= most_pixels):
+            chosen.append(photo)
+    return chosen
 
 
-def digest_of(*arrays: np.ndarray) -> str:
-    """Return the SHA-256 of arrays."""
-    digest = hashlib.sha256()
-    for array in arrays:
-        digest.update(array.tobytes())
-    return digest.hexdigest()
+def _shape(size: tuple[int, int]) -> int:
+    """Return whether a photo is upright, square or wide."""
+    width, height = size
+    return (width > height) - (width < height)
+
+
+def digest_of(photos: Sequence[Path], array: np.ndarray) -> str:
+    """Return the SHA-256 of what evidence says for photos, with their names."""
+    return hashlib.sha256("\n".join(photo.name for photo in photos).encode() + array.tobytes()).hexdigest()
 
 
 def describe_line(mean: Sequence[float], std: Sequence[float]) -> str:

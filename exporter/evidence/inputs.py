@@ -15,6 +15,7 @@ import numpy as np
 
 from savedmodel_bakery.errors import EvidenceError
 from savedmodel_bakery.exporter.evidence.evidence import (
+    EXACT,
     SAME,
     Certainty,
     Fit,
@@ -40,7 +41,7 @@ class Inputs:
     def __init__(self, photos: Sequence[Path], arrays: np.ndarray) -> None:
         """Keep the photos and `arrays`, float64 [photos, height, width, channels]."""
         self.photos, self._arrays = photos, arrays
-        self.digest = digest_of(arrays)
+        self.digest = digest_of(photos, arrays)
         self.size: tuple[int, int] | None = (arrays.shape[1], arrays.shape[2])
 
     def fit(self, pixels: np.ndarray, candidate: Preprocessing) -> Fit:  # noqa: ARG002
@@ -60,6 +61,10 @@ class Inputs:
     def is_same(self, fit: Fit) -> bool:
         """See Evidence."""
         return fit.distance <= SAME
+
+    def is_exact(self, fit: Fit) -> bool:
+        """See Evidence."""
+        return fit.distance <= EXACT
 
     def certainty(self, best: Fit, other: Fit) -> Certainty:
         """See Evidence."""

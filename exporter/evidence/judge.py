@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from savedmodel_bakery.errors import EvidenceError
+from savedmodel_bakery.errors import EvidenceError, RecipeError
 from savedmodel_bakery.exporter.evidence.evidence import Certainty, Evidence
 from savedmodel_bakery.exporter.evidence.search import Found, Search
 from savedmodel_bakery.exporter.recipe import Preprocessing, Recipe
@@ -15,7 +15,9 @@ from savedmodel_bakery.exporter.recipe.fields import fields_of
 SEARCH_S = 120.0
 _START = {"crop": "none", "resize": "bilinear", "antialias": False, "scale": "0..1", "channels": "RGB"}
 _PIXELS = ("crop", "crop_margin", "resize", "antialias", "orientation", "jpeg_dct", "alpha", "white")
-_FOUND = (*_PIXELS, "scale", "channels", "outputs")
+_FOUND = (*_PIXELS, "scale", "channels")
+_TELLING = ("found", "likely")
+_FOLLOWING = ("outputs", "task")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +47,11 @@ class Judgement:
         """The agreement as the end of a sentence about the recipe."""
         return f"agrees with the training: {self.photos} {self.kind}, {self.agreement}"
 
+    @property
+    def told(self) -> dict[str, Any]:
+        """The values that the evidence tells from others."""
+        return {name: self.values[name] for name, remark in self.remarks.items() if remark.startswith(_TELLING)}
+
     def to_json(self) -> dict[str, Any]:
         """Return it as it is stored in the version's `parity.json`."""
         return {
@@ -57,7 +64,11 @@ class Judgement:
 
     def to_table(self) -> str:
         """Return the fields as aligned columns: value, and how well the evidence fixes it."""
-        rows = [(name, _shown(self.values[name]), self.remarks[name]) for name in _FOUND if name in self.remarks]
+        rows = [
+            (name, _shown(self.values[name]), self.remarks[name])
+            for name in (*_FOUND, *_FOLLOWING)
+            if name in self.remarks
+        ]
         widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
         return "\n".join(f"{name:{widths[0]}}  {value:{widths[1]}}  {remark}" for name, value, remark in rows)
 
@@ -85,8 +96,11 @@ def judge(
         raise EvidenceError(f"the inputs have the size {size[0]}x{size[1]}, but the recipe {_shown(known['size'])}")
     start = Preprocessing(**{**_START, **known, "size": size})
     search = Search(evidence, seconds)
-    found = search.find(start, frozenset(known) | {"size"})
-    best = min(found, search.find(start, frozenset({"size"})), key=_distance) if known else found
+    found = best = search.find(start, frozenset(known) | {"size"})
+    if known and not evidence.is_exact(found.fit):
+        best = min(found, search.find(start, frozenset({"size"})), key=_distance)
+        if all(getattr(best.preprocessing, name) == value for name, value in known.items()):
+            found = best
     order = evidence.order(best.fit)
     if order is not None:
         names = {int(unit): class_names[label] for label, unit in enumerate(order)}
@@ -94,18 +108,20 @@ def judge(
             f"the {kind} agree with another order of labels: {', '.join(names[unit] for unit in sorted(names))}; write "
             "the --labels in the order of the network's outputs"
         )
+    search.measure(best.preprocessing)
     if not evidence.is_same(best.fit):
         raise EvidenceError(
             f"no recipe makes these {kind}: the nearest is {evidence.shown(best.fit)} away, with "
             f"{_listed(best.preprocessing, [name for name in _FOUND if name not in best.fit.follows])}; the training "
             "may do something else to photos"
         )
-    _check_stated(evidence, stated, known, found, best)
+    _check_stated(evidence, search, stated, found, best)
+    search.measure(found.preprocessing)
     _check_told(evidence, found, known)
-    shown = _FOUND if class_names else _FOUND[:-1]
-    follows = {name: value for name, value in found.fit.follows.items() if name in shown and name not in stated}
-    values = {name: getattr(found.preprocessing, name) for name in ("size", *_FOUND[:-1])} | follows
-    remarks = {name: _remark(evidence, name, found, name in known) for name in _FOUND[:-1]}
+    following = _FOLLOWING if class_names else ()
+    follows = {name: found.fit.follows[name] for name in following if name in found.fit.follows and name not in stated}
+    values = {name: getattr(found.preprocessing, name) for name in ("size", *_FOUND)} | follows
+    remarks = {name: _remark(evidence, name, found, name in known) for name in _FOUND}
     remarks |= dict.fromkeys(follows, "found")
     return Judgement(
         kind, len(evidence.photos), evidence.digest, found.fit.distance, evidence.shown(found.fit), values, remarks
@@ -116,26 +132,38 @@ def _distance(found: Found) -> float:
     return found.fit.distance
 
 
-def _check_stated(
-    evidence: Evidence, stated: Mapping[str, Any], known: Mapping[str, Any], found: Found, best: Found
-) -> None:
+def _check_stated(evidence: Evidence, search: Search, stated: Mapping[str, Any], found: Found, best: Found) -> None:
     """Reject what is stated and would have to be something else."""
     follows = {name: value for name, value in best.fit.follows.items() if name in fields_of(Preprocessing)}
-    nearest: Any = dataclasses.replace(best.preprocessing, **follows)
-    contradicted = [
-        name for name in evidence.contradicted(found.fit, dataclasses.replace(nearest, **known)) if name in known
-    ]
-    if evidence.certainty(best.fit, found.fit) is Certainty.SURE:
-        contradicted = [name for name in _FOUND if name in known and getattr(nearest, name) != known[name]]
-    options = _listed(nearest, contradicted)
-    if "outputs" in stated and best.fit.follows.get("outputs", stated["outputs"]) != stated["outputs"]:
-        options = " ".join([*([options] if options else []), f"--outputs {best.fit.follows['outputs']}"])
-        contradicted = [*contradicted, "outputs"]
-    if contradicted:
-        given = ", ".join(f"{name} {_shown(stated[name])}" for name in contradicted)
+    nearest = dataclasses.replace(best.preprocessing, **follows)
+    known = {name: stated[name] for name in _FOUND if name in stated}
+    other = dataclasses.replace(nearest, **known)
+    contradicted = [name for name in evidence.contradicted(found.fit, other) if name in known]
+    if evidence.certainty(best.fit, found.fit) is Certainty.SURE or not evidence.is_same(found.fit):
+        differing = [name for name in known if getattr(nearest, name) != known[name]]
+        matter = [name for name in differing if _matters(evidence, search, best, name, known[name])]
+        contradicted = matter or differing
+    values = {name: getattr(nearest, name) for name in contradicted}
+    values |= {
+        name: best.fit.follows[name]
+        for name in _FOLLOWING
+        if name in stated and best.fit.follows.get(name, stated[name]) != stated[name]
+    }
+    if values:
+        given = ", ".join(f"{name} {_shown(stated[name])}" for name in values)
         shown = evidence.shown(best.fit)
         how = f"within {shown}" if best.fit.losses is None else f"best ({shown})"
+        options = " ".join(_option(name, value) for name, value in values.items())
         raise EvidenceError(f"the {evidence.kind} agree {how} with {options}; {given} is stated")
+
+
+def _matters(evidence: Evidence, search: Search, best: Found, name: str, value: Any) -> bool:
+    """Return whether the nearest recipe is farther with another value of a field."""
+    try:
+        changed = dataclasses.replace(best.preprocessing, **{name: value})
+    except RecipeError:
+        return True
+    return evidence.certainty(best.fit, search.fit(changed)) is not Certainty.NOT_TOLD
 
 
 def _check_told(evidence: Evidence, found: Found, known: Mapping[str, Any]) -> None:
@@ -163,17 +191,18 @@ def _remark(evidence: Evidence, name: str, found: Found, is_stated: bool) -> str
         return "of no effect on these photos"
     compared = f"{evidence.shown(found.fit)} against {evidence.shown(alternative.fit)} for {_shown(alternative.value)}"
     certainty = evidence.certainty(found.fit, alternative.fit)
-    return f"{('not told apart by these photos', 'likely', 'found')[certainty]}: {compared}"
+    return f"{('not told apart by these photos', *_TELLING[::-1])[certainty]}: {compared}"
 
 
 def _listed(preprocessing: Preprocessing, names: Sequence[str]) -> str:
-    return " ".join(
-        f"--{'' if getattr(preprocessing, name) else 'no-'}{name}"
-        if isinstance(getattr(preprocessing, name), bool)
-        else f"{Recipe.FIELDS[name].option} {_shown(getattr(preprocessing, name))}"
-        for name in names
-        if getattr(preprocessing, name, None) is not None
-    )
+    values = {name: getattr(preprocessing, name) for name in names}
+    return " ".join(_option(name, value) for name, value in values.items() if value is not None)
+
+
+def _option(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return f"--{'' if value else 'no-'}{name}"
+    return f"{Recipe.FIELDS[name].option} {_shown(value)}"
 
 
 def _shown(value: Any) -> str:

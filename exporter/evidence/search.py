@@ -66,15 +66,21 @@ def _crops(current: Preprocessing) -> Iterator[dict[str, Any]]:
 
 PIXELS: Groups = {
     ("crop", "crop_margin"): _crops,
+    ("crop_margin",): one_of("crop_margin", None, "up", "down", "even"),
     ("orientation",): one_of("orientation", "exif", "ignore"),
-    ("resize", "antialias"): combinations(resize=RESIZE_METHODS, antialias=(False, True)),
-    ("jpeg_dct",): one_of("jpeg_dct", "accurate", "fast"),
+    ("resize", "antialias", "jpeg_dct"): combinations(  # together, as each can make up for another
+        resize=RESIZE_METHODS, antialias=(False, True), jpeg_dct=("accurate", "fast")
+    ),
     ("alpha",): one_of("alpha", "background", "drop"),
     ("white",): one_of("white", 2**16 - 1, 2**14 - 1, 2**12 - 1, 2**10 - 1),
 }
 """The values that change pixels."""
 
-_LITTLE: tuple[tuple[str, ...], ...] = (("jpeg_dct",), ("alpha",), ("orientation",))
+_LITTLE: Groups = {
+    ("jpeg_dct",): one_of("jpeg_dct", "accurate", "fast"),
+    ("alpha",): one_of("alpha", "background", "drop"),
+    ("orientation",): one_of("orientation", "exif", "ignore"),
+}
 
 
 class Search:
@@ -93,9 +99,11 @@ class Search:
         """Find the nearest recipe, beginning with `start`; the fields that are `fixed` stay as they are."""
         evidence = self._evidence
         best = min(self._descents(start, fixed), key=lambda recipe: self.fit(recipe).distance)
+        self.measure(best)
         for begin in (start, best):
             if not evidence.is_same(self.fit(best)) and evidence.order(self.fit(best)) is None:
                 best = self._refine(begin, fixed) or best
+        self.measure(best)
         alternatives = {
             field: self._alternative(best, field, values)
             for fields, values in self._groups.items()
@@ -115,11 +123,11 @@ class Search:
         for _ in range(_REFINEMENTS):
             best = self._improve(self._refitted(best), fixed | {"scale", "channels"})
             # What changes pixels little is hidden by a line that makes up for it.
-            changed = [_changed(best, values, fixed) for group in _LITTLE for values in PIXELS[group](best)]
+            changed = [_changed(best, values, fixed) for make in _LITTLE.values() for values in make(best)]
             best = min(
                 [best, *map(self._refitted, filter(None, changed))], key=lambda recipe: self.fit(recipe).distance
             )
-            self._evidence.measure(self._pixels(best), best)
+            self.measure(best)
             if self._evidence.is_same(self.fit(best)):
                 return best
         return None
@@ -133,12 +141,12 @@ class Search:
         """Yield nearest recipes from several starts, until one agrees: the wrong scale can look right at first."""
         make = self._groups.get(("scale", "channels"))
         lines = make(start) if make else ()
-        starts = {start, *filter(None, (_changed(start, values, fixed) for values in lines))}
-        for begin in sorted(starts, key=lambda recipe: (self.fit(recipe).distance, recipe.scale))[:_STARTS]:
+        starts = dict.fromkeys([start, *filter(None, (_changed(start, values, fixed) for values in lines))])
+        for begin in sorted(starts, key=lambda recipe: self.fit(recipe).distance)[:_STARTS]:
             best = self._improve(self._improve(begin, fixed | {"scale", "channels"}), fixed)
-            self._evidence.measure(self._pixels(best), best)
+            self.measure(best)
             yield best
-            if self._evidence.is_same(self.fit(best)):
+            if self._evidence.is_exact(self.fit(best)):
                 return
 
     def _improve(self, best: Preprocessing, fixed: frozenset[str]) -> Preprocessing:
@@ -167,6 +175,10 @@ class Search:
             if nearest is None or fit.distance < nearest.fit.distance:
                 nearest = Alternative(getattr(candidate, field), fit)
         return nearest
+
+    def measure(self, recipe: Preprocessing) -> None:
+        """Let the evidence measure what a level of the pixels changes for a recipe."""
+        self._evidence.measure(self._pixels(recipe), recipe)
 
     def fit(self, candidate: Preprocessing) -> Fit:
         """Return how a candidate compares with the evidence."""

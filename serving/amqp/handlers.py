@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from savedmodel_bakery.serving.admission.budget import MemoryBudget
+from savedmodel_bakery.serving.admission.budget import Cost, MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.parsing import parsing
 from savedmodel_bakery.serving.amqp import batching, codec
@@ -72,19 +72,23 @@ class Handlers:
         Predict calls that fit together are joined into one call. If that call fails, each is called separately, so
         that one bad message affects no other.
         """
-        calls = [_attempt("decoding a message", self._decode, message) for message in messages]
-        joined = self._run_joined(calls) if len(calls) > 1 else {}
-        results = [joined[index] if index in joined else self._run(call) for index, call in enumerate(calls)]
-        return [self._encode(*item) for item in zip(messages, calls, results, strict=True)]
+        with ExitStack() as stack:  # keeps what messages were decoded to charged until the last one is answered
+            calls = [_attempt("decoding a message", self._decode, message, stack) for message in messages]
+            joined = self._run_joined(calls) if len(calls) > 1 else {}
+            results = [joined[index] if index in joined else self._run(call) for index, call in enumerate(calls)]
+            return [self._encode(*item) for item in zip(messages, calls, results, strict=True)]
 
     def check(self) -> StatusError | None:
         """See Backend."""
         return self._backend.check()
 
-    def _decode(self, message: Message) -> Call:
-        with closing(self._limits.context()) as context, parsing(context) as limits:
+    def _decode(self, message: Message, stack: ExitStack) -> Call:
+        context = stack.enter_context(closing(self._limits.context()))
+        with parsing(context) as limits:
             signatures = partial(self._backend.signatures, context=context)
-            return codec.decode(message, signatures, self._model_name, limits, context.charge)
+            call = codec.decode(message, signatures, self._model_name, limits, context.charge)
+        context.settle(_size(call.request))
+        return call
 
     def _run(self, call: Call | StatusError) -> Result | StatusError:
         """Return the result of one call, or its error."""
@@ -94,7 +98,7 @@ class Handlers:
         with closing(self._limits.context()) as context:
             if isinstance(request, bytes):
                 return self._backend.call(method, request, context)
-            context.charge(sum(map(claims.size, request.inputs.values())))
+            context.charge(Cost.TENSOR * _size(request))
             return self._backend.predict(request, context)
 
     def _run_joined(self, calls: Sequence[Call | StatusError]) -> dict[int, Result | StatusError]:
@@ -139,6 +143,11 @@ class Handlers:
         prediction = self._send("Predict", batching.join(requests))
         assert isinstance(prediction, Prediction)
         return batching.split(prediction, requests)
+
+
+def _size(request: bytes | PredictRequest) -> int:
+    """Return the bytes of memory that a request takes beside the body of its message."""
+    return 0 if isinstance(request, bytes) else sum(map(claims.size, request.inputs.values()))
 
 
 def _attempt(operation: str, function: Callable[..., Value], *arguments: Any) -> Value | StatusError:

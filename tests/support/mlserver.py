@@ -66,7 +66,7 @@ class MLServer:
                 env=v2_environments.variables(),
             )
         try:
-            wait_until(lambda: self._is_ready() or self._process.poll() is not None)
+            wait_until(lambda: self._is_ready() or self._process.poll() is not None, timeout_s=300)
             assert self._process.poll() is None, f"it exited with {self._process.returncode}"
         except AssertionError as error:
             self._stop()
@@ -75,7 +75,7 @@ class MLServer:
     def _is_ready(self) -> bool:
         try:
             return requests.get(f"http://127.0.0.1:{self.port}/v2/health/ready", timeout=5).ok
-        except requests.ConnectionError:
+        except requests.RequestException:
             return False
 
     def _stop(self) -> None:

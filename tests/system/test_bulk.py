@@ -24,7 +24,7 @@ import requests
 from server_process import ServerProcess, free_port
 from waiting import wait_until
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(1200)
 
 T = TypeVar("T")
 

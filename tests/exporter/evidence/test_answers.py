@@ -69,7 +69,7 @@ def judged(folder: Path, source: Path, call: Callable[[Any], Any] = probabilitie
     values = {"size": (SIZE, SIZE), "labels": str(names), **stated}
     sources = Sources(labelled=source) if source.is_dir() else Sources(predictions=str(source))
     photos = sorted(folder.iterdir())
-    (judgement,) = judge_all(sources, values, Network(call), photos, 60, progress=lambda _: None)
+    (judgement,), _ = judge_all(sources, values, Network(call), photos, 60, progress=lambda _: None)
     return judgement
 
 
@@ -104,6 +104,7 @@ FORMS: dict[str, Callable[[dict[str, np.ndarray]], str]] = {
     "table.csv": table,
     "best.csv": best,
     "without_header.csv": lambda rows: table(rows).partition("\n")[2],
+    "numbered.csv": lambda rows: "\n".join([",0,1,2,3", table(rows).partition("\n")[2]]),
     "labels.json": lambda rows: json.dumps(
         {name: dict(zip(LABELS, row.tolist(), strict=True)) for name, row in rows.items()}
     ),
@@ -159,6 +160,14 @@ def test_logits_are_told_from_probabilities(folder: Path, tmp_path: Path, rows: 
     assert "logits" == judgement.values["outputs"]
 
 
+def test_a_sigmoid_means_any_number_of_labels(folder: Path, tmp_path: Path) -> None:
+    rows = {name: tf.sigmoid(logits(prepared(folder / name)[np.newaxis])).numpy()[0] for name in PHOTOS}
+    judgement = judged(folder, write(tmp_path / "rows.json", rows), logits, **STATED)
+    assert ("logits", "multilabel") == (judgement.values["outputs"], judgement.values["task"])
+    with pytest.raises(EvidenceError, match=r"agree within \S+ with --task multilabel; task classify is stated$"):
+        judged(folder, tmp_path / "rows.json", logits, **STATED, task="classify")
+
+
 REFUSED: dict[str, tuple[str, str, str]] = {
     "no such photo": ("p.csv", "file,cat,dog,hare,owl\nsunset.jpg,1,0,0,0", "'sunset.jpg' is not the name of one of"),
     "no such label": ("p.csv", "file,label,probability\nodd.png,cow,1", "has the label 'cow', which is not one of"),
@@ -166,6 +175,9 @@ REFUSED: dict[str, tuple[str, str, str]] = {
     "not finite": ("p.json", '{"odd.png": [1, 0, 0, NaN]}', "the predictions for odd.png must be finite numbers"),
     "too few": ("p.json", '{"odd.png": [1, 0]}', "the predictions have 2 numbers per photo, the network returns 4"),
     "two lengths": ("p.json", '{"odd.png": [1, 0], "tall.jpg": [1, 0, 0, 0]}', "has 2 numbers for odd.png, and 4"),
+    "no number in JSON": ("p.json", '{"odd.png": {"cat": "high"}}', "the predictions for odd.png must be"),
+    "nested too deeply": ("p.json", '{"odd.png": ' + "[" * 10**5, "cannot read the predictions in"),
+    "a short row": ("p.csv", "file,cat,dog,hare,owl\nodd.png,1,0", "row 2 has 2 values after the file, the first row"),
     "a list": ("p.json", "[1]", "must be an object: predictions by the name of a photo's file"),
     "another format": ("p.txt", "1", "must be a .csv, .json or .npz file, or MODULE:FUNCTION"),
     "nothing": ("p.csv", "", "has no predictions"),
@@ -224,6 +236,11 @@ def test_what_contradicts_labels_is_named(labelled: Path, stated: dict[str, Any]
     with pytest.raises(EvidenceError) as refused:
         judged(labelled, labelled, colours, **{**GEOMETRY, **stated})
     assert message in str(refused.value)
+
+
+def test_labelled_photos_do_not_take_a_more_confident_answer_for_a_better_one(labelled: Path) -> None:
+    with pytest.raises(EvidenceError, match=r"^these labelled photos do not tell --scale \S+ from --scale \S+: acc"):
+        judged(labelled, labelled, colours, **GEOMETRY, channels="RGB")
 
 
 def test_labelled_photos_do_not_tell_a_crop(labelled: Path) -> None:
