@@ -153,12 +153,14 @@ class Predictions:
             follows["task"] = _TASKS[outputs]
         fit = Fit(distances[outputs], follows)
         if self._names and self._known.all():
-            made = dict(self._readings(scores))[outputs]
-            squares = (made**2).sum(axis=0)[:, np.newaxis] - 2 * made.T @ self._rows + (self._rows**2).sum(axis=0)
-            order = _order(squares)
-            if order is not None:
-                self._reordered.append((self._distance(made[:, order]), order))
+            self._reordered += filter(None, (self._reorder(made) for _, made in self._readings(scores)))
         return fit
+
+    def _reorder(self, made: np.ndarray) -> tuple[float, np.ndarray] | None:
+        """Return the distance in another order of labels, and the output of each label."""
+        squares = (made**2).sum(axis=0)[:, np.newaxis] - 2 * made.T @ self._rows + (self._rows**2).sum(axis=0)
+        order = _order(squares)
+        return None if order is None else (self._distance(made[:, order]), order)
 
     def measure(self, pixels: np.ndarray, nearest: Preprocessing) -> None:
         """See Evidence."""

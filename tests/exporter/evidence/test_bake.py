@@ -55,6 +55,8 @@ def test_the_rest_of_the_recipe_is_found(workshop: Path) -> None:
     evidence = json.loads(run.after["tiny/1/assets.extra/parity.json"])["evidence"][0]
     assert ("inputs", 3) == (evidence["kind"], evidence["photos"])
     assert evidence["distance"] < 0.01
+    shown = tiny_models.run(workshop, "inspect", "out/tiny/1").stdout
+    assert "the recipe agrees with the training: 3 inputs, 0.00 levels" in shown
 
 
 def test_a_contradiction_is_not_published(workshop: Path) -> None:
