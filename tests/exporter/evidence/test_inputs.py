@@ -17,7 +17,7 @@ from savedmodel_bakery.errors import EvidenceError
 from savedmodel_bakery.exporter.evidence.inputs import read_inputs
 from savedmodel_bakery.exporter.evidence.judge import Judgement, judge
 
-SIZE = 48
+SIZE = 32
 IMAGENET = np.array([123.675, 116.28, 103.53]), np.array([58.395, 57.12, 57.375])
 
 
@@ -27,9 +27,9 @@ def taken(tmp_path_factory: pytest.TempPathFactory, rocket: Image.Image) -> list
     folder = tmp_path_factory.mktemp("photos")
     exif = Image.Exif()
     exif[0x0112] = 6
-    rocket.resize((201, 133)).save(folder / "turned.jpg", exif=exif, quality=80)
-    rocket.transpose(Image.Transpose.FLIP_LEFT_RIGHT).resize((97, 150)).save(folder / "tall.jpg", quality=85)
-    transparent = rocket.resize((110, 91))
+    rocket.resize((121, 80)).save(folder / "turned.jpg", exif=exif, quality=80)
+    rocket.transpose(Image.Transpose.FLIP_LEFT_RIGHT).resize((59, 90)).save(folder / "tall.jpg", quality=85)
+    transparent = rocket.resize((70, 58))
     transparent.putalpha(Image.linear_gradient("L").resize(transparent.size))
     transparent.save(folder / "transparent.png")
     return sorted(folder.iterdir())
@@ -90,8 +90,8 @@ PIPELINES: dict[str, tuple[Callable[[Path], Any], dict[str, Any]]] = {
         {"crop": "none", "resize": "bilinear", "antialias": True, "scale": "0..1", **PILLOW, "orientation": "exif"},
     ),
     "torchvision": (
-        lambda path: ((cropped(path, 54) - IMAGENET[0]) / IMAGENET[1]).transpose(2, 0, 1),
-        {"crop": "short:54", "resize": "bilinear", "antialias": True, "scale": "imagenet", "channels": "RGB", **PILLOW},
+        lambda path: ((cropped(path, 36) - IMAGENET[0]) / IMAGENET[1]).transpose(2, 0, 1),
+        {"crop": "short:36", "resize": "bilinear", "antialias": True, "scale": "imagenet", "channels": "RGB", **PILLOW},
     ),
     "gray": (
         lambda path: array(opened(path).convert("L").resize((SIZE, SIZE), Image.Resampling.BILINEAR))[..., np.newaxis],
@@ -167,7 +167,7 @@ def test_photos_that_tell_nothing_of_the_crop(tmp_path: Path, rocket: Image.Imag
 
 
 def test_another_size_is_refused(taken: list[Path], tmp_path: Path) -> None:
-    with pytest.raises(EvidenceError, match=r"the inputs have the size 48x48, but the recipe 56x56"):
+    with pytest.raises(EvidenceError, match=r"the inputs have the size 32x32, but the recipe 56x56"):
         judged(taken, PIPELINES["load_img"][0], tmp_path, size=(56, 56))
 
 
