@@ -13,6 +13,7 @@ import csv
 import json
 from collections.abc import Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -40,7 +41,7 @@ def read_predictions(source: str, photos: Sequence[Path], runner: Runner, class_
     rows = {path: _row(source, path, row, class_names) for path, row in found.items()}
     lengths = {path.name: len(row) for path, row in rows.items()}
     if len(set(lengths.values())) > 1:
-        (one, length), (other, other_length) = min(lengths.items(), key=_second), max(lengths.items(), key=_second)
+        (one, length), *_, (other, other_length) = sorted(lengths.items(), key=itemgetter(1))
         raise EvidenceError(f"{source} has {length} numbers for {one}, and {other_length} for {other}")
     are_named = all(isinstance(row, Mapping) for row in found.values())
     return Predictions(list(rows), np.stack(list(rows.values())), runner, class_names if are_named else ())
@@ -67,10 +68,6 @@ def read_labelled(source: Path, photos: Sequence[Path], runner: Runner, class_na
     _check_labels(str(source), set(named.values()), class_names)
     chosen = choose(list(named), named.__getitem__, most=_MAX_LABELLED, most_pixels=_MAX_LABELLED_PIXELS)
     return Labelled(chosen, np.array([class_names.index(named[photo]) for photo in chosen]), runner)
-
-
-def _second(item: tuple[str, int]) -> int:
-    return item[1]
 
 
 def _read_predictions(path: Path, photos: Sequence[Path], class_names: Sequence[str]) -> Mapping[str, Any]:

@@ -21,6 +21,7 @@ from savedmodel_bakery.exporter.evidence.evidence import (
     EXACT,
     SAME,
     Certainty,
+    Evidence,
     Fit,
     Groups,
     combinations,
@@ -118,7 +119,7 @@ class Runner:
         return array
 
 
-class Predictions:
+class Predictions(Evidence):
     """What the network answered in training for some photos; see `Evidence`.
 
     The distance is the root mean square of differences in the unit of the predictions.
@@ -126,7 +127,6 @@ class Predictions:
 
     kind = "predictions"
     groups = _NETWORK_GROUPS
-    size: tuple[int, int] | None = None
 
     def __init__(self, photos: Sequence[Path], rows: np.ndarray, runner: Runner, names: Sequence[str] = ()) -> None:
         """Keep the photos and `rows`, float64 [photos, units], NaN where nothing is predicted.
@@ -146,15 +146,15 @@ class Predictions:
     def fit(self, pixels: np.ndarray, candidate: Preprocessing) -> Fit:
         """See Evidence."""
         scores = self._scores(pixels, candidate)
-        distances = {outputs: self._distance(made) for outputs, made in self._readings(scores)}
+        readings = self._readings(scores)
+        distances = {outputs: self._distance(made) for outputs, made in readings}
         outputs = min(distances, key=lambda name: distances[name])
         follows = {"outputs": outputs.partition(" ")[0]}
         if scores.shape[1] > 1 and not _is_pair(scores) and outputs in _TASKS:
             follows["task"] = _TASKS[outputs]
-        fit = Fit(distances[outputs], follows)
         if self._names and self._known.all():
-            self._reordered += filter(None, (self._reorder(made) for _, made in self._readings(scores)))
-        return fit
+            self._reordered += filter(None, (self._reorder(made) for _, made in readings))
+        return Fit(distances[outputs], follows)
 
     def _reorder(self, made: np.ndarray) -> tuple[float, np.ndarray] | None:
         """Return the distance in another order of labels, and the output of each label."""
@@ -233,10 +233,6 @@ class Predictions:
         """See Evidence."""
         return farther(best.distance, other.distance, self._level)
 
-    def contradicted(self, fit: Fit, stated: Preprocessing) -> list[str]:  # noqa: ARG002
-        """See Evidence."""
-        return []
-
     def shown(self, fit: Fit) -> str:
         """See Evidence."""
         return f"{fit.distance:.2g}"
@@ -265,7 +261,7 @@ class Predictions:
         return math.sqrt(np.mean((made - self._rows)[self._known] ** 2))
 
 
-class Labelled:
+class Labelled(Evidence):
     """The right label of each photo; see `Evidence`.
 
     The distance is the mean of -log p, of the probabilities p of the right labels, after their logarithms have been
@@ -275,7 +271,6 @@ class Labelled:
 
     kind = "labelled photos"
     groups = _LABEL_GROUPS
-    size: tuple[int, int] | None = None
     noise = 1e-3
 
     def __init__(self, photos: Sequence[Path], ids: np.ndarray, runner: Runner) -> None:
@@ -303,13 +298,6 @@ class Labelled:
         follows = {"outputs": outputs, "accuracy": accuracy, "probability": probability}
         return Fit.of_losses(_tempered_losses(logarithms, self._ids), follows)
 
-    def measure(self, pixels: np.ndarray, nearest: Preprocessing) -> None:
-        """See Evidence."""
-
-    def refine(self, pixels: np.ndarray, nearest: Preprocessing, check_time: Callable[[], None]) -> dict[str, Any]:  # noqa: ARG002
-        """See Evidence."""
-        return {}
-
     def order(self, best: Fit) -> np.ndarray | None:
         """See Evidence."""
         if not self._reordered:
@@ -334,10 +322,6 @@ class Labelled:
             return Certainty.NOT_TOLD
         error = differences.std(ddof=1) / math.sqrt(len(differences))
         return Certainty.SURE if differences.mean() > max(_SIGNIFICANT * error, self.noise) else Certainty.NOT_TOLD
-
-    def contradicted(self, fit: Fit, stated: Preprocessing) -> list[str]:  # noqa: ARG002
-        """See Evidence."""
-        return []
 
     def shown(self, fit: Fit) -> str:
         """See Evidence."""

@@ -7,12 +7,13 @@ import hashlib
 import itertools
 import zipfile
 import zlib
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import ExifTags, Image
@@ -64,8 +65,8 @@ class Certainty(IntEnum):
     NOT_TOLD, LIKELY, SURE = range(3)
 
 
-class Evidence(Protocol):
-    """What training shows for some photos.
+class Evidence(ABC):
+    """What training shows for some photos. What a kind of evidence does not tell is left as it is here.
 
     Attributes:
         kind: what it is, in the plural.
@@ -79,34 +80,42 @@ class Evidence(Protocol):
     kind: str
     photos: Sequence[Path]
     digest: str
-    size: tuple[int, int] | None
+    size: tuple[int, int] | None = None
     groups: Groups
     noise: float
 
+    @abstractmethod
     def fit(self, pixels: np.ndarray, candidate: Preprocessing) -> Fit:
         """Compare the pixels [photos, height, width, 3] that a recipe makes of the photos."""
 
-    def measure(self, pixels: np.ndarray, nearest: Preprocessing) -> None:
+    def measure(self, pixels: np.ndarray, nearest: Preprocessing) -> None:  # noqa: B027
         """Prepare `is_same` and `certainty` at the nearest recipe."""
 
-    def refine(self, pixels: np.ndarray, nearest: Preprocessing, check_time: Callable[[], None]) -> dict[str, Any]:
+    def refine(self, pixels: np.ndarray, nearest: Preprocessing, check_time: Callable[[], None]) -> dict[str, Any]:  # noqa: ARG002
         """Return values that no list has and that come nearer; empty if there are none."""
+        return {}
 
-    def order(self, best: Fit) -> np.ndarray | None:
+    def order(self, best: Fit) -> np.ndarray | None:  # noqa: ARG002
         """Return the output of each label, if the answers agree far better with another order of labels."""
+        return None
 
+    @abstractmethod
     def is_same(self, fit: Fit) -> bool:
         """Return whether a recipe agrees with the evidence."""
 
+    @abstractmethod
     def is_exact(self, fit: Fit) -> bool:
         """Return whether no recipe can agree better."""
 
+    @abstractmethod
     def certainty(self, best: Fit, other: Fit) -> Certainty:
         """Return how surely a recipe is farther from the evidence than the nearest one."""
 
-    def contradicted(self, fit: Fit, stated: Preprocessing) -> list[str]:
+    def contradicted(self, fit: Fit, stated: Preprocessing) -> list[str]:  # noqa: ARG002
         """Return the fields of a recipe that are not what follows from the evidence."""
+        return []
 
+    @abstractmethod
     def shown(self, fit: Fit) -> str:
         """Return the distance with its unit."""
 

@@ -7,7 +7,7 @@ distance, in levels of 0..255.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from savedmodel_bakery.exporter.evidence.evidence import (
     EXACT,
     SAME,
     Certainty,
+    Evidence,
     Fit,
     describe_line,
     digest_of,
@@ -31,7 +32,7 @@ from savedmodel_bakery.exporter.recipe import Preprocessing
 from savedmodel_bakery.exporter.validation import reference
 
 
-class Inputs:
+class Inputs(Evidence):
     """The network's inputs for some photos, normalised as in training; see `Evidence`."""
 
     kind = "inputs"
@@ -42,21 +43,11 @@ class Inputs:
         """Keep the photos and `arrays`, float64 [photos, height, width, channels]."""
         self.photos, self._arrays = photos, arrays
         self.digest = digest_of(photos, arrays)
-        self.size: tuple[int, int] | None = (arrays.shape[1], arrays.shape[2])
+        self.size = (arrays.shape[1], arrays.shape[2])
 
     def fit(self, pixels: np.ndarray, candidate: Preprocessing) -> Fit:  # noqa: ARG002
         """See Evidence."""
         return fit_line(pixels.astype(np.float64), self._arrays)
-
-    def measure(self, pixels: np.ndarray, nearest: Preprocessing) -> None:
-        """See Evidence."""
-
-    def refine(self, pixels: np.ndarray, nearest: Preprocessing, check_time: Callable[[], None]) -> dict[str, Any]:  # noqa: ARG002
-        """See Evidence."""
-        return {}
-
-    def order(self, best: Fit) -> None:
-        """See Evidence."""
 
     def is_same(self, fit: Fit) -> bool:
         """See Evidence."""

@@ -78,9 +78,9 @@ PIXELS: Groups = {
 
 _LITTLE: Groups = {
     ("jpeg_dct",): one_of("jpeg_dct", "accurate", "fast"),
-    ("alpha",): one_of("alpha", "background", "drop"),
-    ("orientation",): one_of("orientation", "exif", "ignore"),
+    **{fields: PIXELS[fields] for fields in (("alpha",), ("orientation",))},
 }
+"""Those of them that change pixels little."""
 
 
 class Search:
