@@ -122,7 +122,8 @@ class Runner:
 class Predictions(Evidence):
     """What the network answered in training for some photos; see `Evidence`.
 
-    The distance is the root mean square of differences in the unit of the predictions.
+    The distance is the mean over photos of the root mean square of differences, in the unit of the predictions: one
+    photo, such as the only one that is transparent, does not hide what the others tell.
     """
 
     kind = "predictions"
@@ -168,7 +169,7 @@ class Predictions(Evidence):
         name = min(readings, key=lambda name: self._distance(readings[name]))
         noise = np.random.default_rng(0).uniform(-0.5, 0.5, pixels.shape)  # as the rounding of pixels
         rounded = dict(self._readings(self._scores(pixels + noise, nearest)))[name]
-        difference = math.sqrt(np.mean((rounded - readings[name]) ** 2))
+        difference = self._mean_difference(rounded - readings[name])
         self._level = min(max(difference, self.noise) / _ROUNDING, _MOST_LEVEL * self._spread)
 
     def refine(self, pixels: np.ndarray, nearest: Preprocessing, check_time: Callable[[], None]) -> dict[str, Any]:
@@ -258,7 +259,11 @@ class Predictions(Evidence):
         return [("probabilities", scores), ("logits softmax", _softmax(scores)), ("logits sigmoid", _sigmoid(scores))]
 
     def _distance(self, made: np.ndarray) -> float:
-        return math.sqrt(np.mean((made - self._rows)[self._known] ** 2))
+        return self._mean_difference(made - self._rows)
+
+    def _mean_difference(self, differences: np.ndarray) -> float:
+        squares = np.where(self._known, differences, 0) ** 2
+        return float(np.sqrt(squares.sum(axis=1) / self._known.sum(axis=1)).mean())
 
 
 class Labelled(Evidence):

@@ -14,7 +14,7 @@ from savedmodel_bakery.exporter.recipe.fields import fields_of
 
 SEARCH_S = 120.0
 _START = {"crop": "none", "resize": "bilinear", "antialias": False, "scale": "0..1", "channels": "RGB"}
-_PIXELS = ("crop", "crop_margin", "resize", "antialias", "orientation", "jpeg_dct", "alpha", "white")
+_PIXELS = ("crop", "crop_margin", "padding", "resize", "antialias", "orientation", "jpeg_dct", "alpha", "white")
 _FOUND = (*_PIXELS, "scale", "channels")
 _TELLING = ("found", "likely")
 _FOLLOWING = ("outputs", "task")

@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from savedmodel_bakery.errors import EvidenceError, RecipeError
 from savedmodel_bakery.exporter.evidence.evidence import Evidence, Fit, Groups, combinations, one_of
-from savedmodel_bakery.exporter.recipe import RESIZE_METHODS, Preprocessing
+from savedmodel_bakery.exporter.recipe import LETTERBOX, LETTERBOXES, RESIZE_METHODS, STRETCH, Preprocessing
 from savedmodel_bakery.exporter.recipe.fields import fields_of
 from savedmodel_bakery.exporter.validation import reference
 
@@ -27,6 +27,12 @@ _KEPT_BYTES = 2**29  # of pixels, which several starts share
 _REFINEMENTS = 3
 # Shares of the shorter side that training code often keeps.
 _FRACTIONS = ("1", "7/8", "224/256", "0.9", "0.95", "0.8")
+_DECODERS: tuple[dict[str, Any], ...] = (
+    {"orientation": "exif", "jpeg_dct": "accurate", "alpha": "background"},
+    {"orientation": "ignore", "jpeg_dct": "accurate", "alpha": "drop"},  # Pillow, OpenCV, Keras's load_img
+    {"orientation": "ignore", "jpeg_dct": "fast", "alpha": "drop"},  # TensorFlow
+)
+_PADDINGS = ("0,0,0", "114,114,114", "255,255,255")  # of TensorFlow, of Ultralytics, and white
 
 
 class Alternative(NamedTuple):
@@ -56,17 +62,24 @@ def _crops(current: Preprocessing) -> Iterator[dict[str, Any]]:
     shares = *_FRACTIONS, f"{side}/{side + 32}"
     shorts = sorted({side, *(math.floor(side / share) for share in (0.875, 0.9, 0.95, 0.97)), side + 8, side + 32})
     crops = [
-        *((crop, None) for crop in ("none", "letterbox")),
+        *((crop, None) for crop in (STRETCH, *LETTERBOXES)),
         *itertools.product(shares, (None, "down", "even")),
         *itertools.product([f"short:{short}" for short in shorts], (None, "down", "up")),
     ]
     for crop, margin in crops:
         yield {"crop": crop, "crop_margin": margin}
+    if current.letterbox_rounding is None:
+        yield from combinations(crop=[LETTERBOX], padding=_PADDINGS)(current)
+
+
+def _paddings(current: Preprocessing) -> Iterator[dict[str, Any]]:
+    return one_of("padding", *(_PADDINGS if current.letterbox_rounding is not None else ()))(current)
 
 
 PIXELS: Groups = {
     ("crop", "crop_margin"): _crops,
     ("crop_margin",): one_of("crop_margin", None, "up", "down", "even"),
+    ("padding",): _paddings,
     ("orientation",): one_of("orientation", "exif", "ignore"),
     ("resize", "antialias", "jpeg_dct"): combinations(  # together, as each can make up for another
         resize=RESIZE_METHODS, antialias=(False, True), jpeg_dct=("accurate", "fast")
@@ -139,15 +152,23 @@ class Search:
 
     def _descents(self, start: Preprocessing, fixed: frozenset[str]) -> Iterator[Preprocessing]:
         """Yield nearest recipes from several starts, until one agrees: the wrong scale can look right at first."""
-        make = self._groups.get(("scale", "channels"))
-        lines = make(start) if make else ()
-        starts = dict.fromkeys([start, *filter(None, (_changed(start, values, fixed) for values in lines))])
-        for begin in sorted(starts, key=lambda recipe: self.fit(recipe).distance)[:_STARTS]:
+        for begin in sorted(self._starts(start, fixed), key=lambda recipe: self.fit(recipe).distance)[:_STARTS]:
             best = self._improve(self._improve(begin, fixed | {"scale", "channels"}), fixed)
             self.measure(best)
             yield best
             if self._evidence.is_exact(self.fit(best)):
                 return
+
+    def _starts(self, start: Preprocessing, fixed: frozenset[str]) -> Collection[Preprocessing]:
+        """Return recipes with what common decoders do, each with all scales."""
+        free = {field for fields in self._groups for field in fields} - fixed
+        starts = [
+            dataclasses.replace(start, **{name: value for name, value in decoder.items() if name in free})
+            for decoder in _DECODERS
+        ]
+        make = self._groups.get(("scale", "channels"))
+        lines = [_changed(each, values, fixed) for each in starts for values in (make(each) if make else ())]
+        return dict.fromkeys([*starts, *filter(None, lines)])
 
     def _improve(self, best: Preprocessing, fixed: frozenset[str]) -> Preprocessing:
         """Return the nearest recipe."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.recipe import LETTERBOX, Preprocessing
+from savedmodel_bakery.exporter.recipe import Preprocessing
 from savedmodel_bakery.exporter.tensor_types import Flag, Integer, Orientation, Pixels, Side, Sides, Size, Tensor
 
 # Exif 2.3, section 4.6.4, Orientation: to turn an image of orientation 1..8 upright, transpose it or not, then reverse
@@ -51,17 +51,7 @@ def place(sizes: Tensor, preprocessing: Preprocessing) -> Placement:
     Not for recipes that crop a fraction.
     """
     height, width = tf.unstack(sizes, axis=1)
-    fitted = resized_size(height, width, preprocessing)
-    return Placement(height, width, Window(*corner_of(fitted, preprocessing), *fitted))
-
-
-def corner_of(fitted: Size, preprocessing: Preprocessing) -> Size:
-    """Return the distances of a fitted image from the top and from the left of the network's input.
-
-    The smaller half of an odd margin is above and to the left.
-    """
-    top, left = ((whole - part) // 2 for whole, part in zip(preprocessing.size, fitted, strict=True))
-    return top, left
+    return Placement(height, width, fit(height, width, preprocessing))
 
 
 def upright_size(height: Side, width: Side, orientation: Orientation) -> Size:
@@ -114,33 +104,50 @@ def turn_upright(pixels: Pixels, orientation: Orientation) -> Pixels:
     return tf.cond(orientation > 1, turn, lambda: pixels)
 
 
-def resized_size(height: Side, width: Side, preprocessing: Preprocessing) -> Size:
-    """Return the size to which a window is resized: that of the network's input, or the largest that fits into it.
+def fit(height: Side, width: Side, preprocessing: Preprocessing) -> Window:
+    """Return where an image lies in the network's input when it has been resized: in all of it, or in a letterbox.
 
-    The shorter side of a letterboxed image is rounded to the nearest pixel, halves up, and is at least 1. With crop
-    `short:`, it is the shorter side that is stated, and the longer one is rounded down, as in torchvision's `resize`.
+    With crop `short:`, it is the shorter side that is stated, the longer one is rounded down, as in torchvision's
+    `resize`, and the image goes beyond the edges.
     """
     if preprocessing.short_side is not None:
         shorter, side = tf.minimum(height, width), tf.constant(preprocessing.short_side, tf.int64)
-        return height * side // shorter, width * side // shorter
+        resized = height * side // shorter, width * side // shorter
+        top, left = (
+            -half_of(part - whole, preprocessing) for part, whole in zip(resized, preprocessing.size, strict=True)
+        )
+        return Window(top, left, *resized)
+    if preprocessing.letterbox_rounding is not None:
+        return _letterbox(height, width, preprocessing)
     max_height, max_width = (tf.fill(tf.shape(height), tf.constant(side, tf.int64)) for side in preprocessing.size)
-    if preprocessing.crop != LETTERBOX:
-        return max_height, max_width
-
-    def scaled(side: Side, numerator: Side, denominator: Side) -> Side:
-        return tf.maximum((2 * side * numerator + denominator) // (2 * denominator), 1)
-
-    is_wide = width * max_height >= height * max_width
-    return (
-        tf.where(is_wide, scaled(height, max_width, width), max_height),
-        tf.where(is_wide, max_width, scaled(width, max_height, height)),
-    )
+    return Window(tf.zeros_like(height), tf.zeros_like(width), max_height, max_width)
 
 
-def centre_of(resized: Size, preprocessing: Preprocessing) -> Size:
-    """Return the distances of the centre, which the network receives, from the top and left of a resized image."""
-    top, left = (half_of(whole - part, preprocessing) for whole, part in zip(resized, preprocessing.size, strict=True))
-    return top, left
+def _letterbox(height: Side, width: Side, preprocessing: Preprocessing) -> Window:
+    """Fit an image into the network's input undistorted. Sides are at least 1; see `letterbox_rounding`.
+
+    Sources: down, tf.image.resize_with_pad, which computes in float32, and takes a margin from the side that is not yet
+    rounded; even, Ultralytics' LetterBox (ultralytics/data/augment.py), in float64. In the others, the smaller half of
+    an odd margin is above and to the left.
+    """
+    sides, most = (height, width), preprocessing.size
+    if preprocessing.letterbox_rounding == "down":
+        ratio = tf.maximum(*(tf.cast(side, tf.float64) / whole for side, whole in zip(sides, most, strict=True)))
+        # As if divided in float32; TensorFlow would turn that division by a constant into a product.
+        exact = [tf.cast(side, tf.float32) / tf.cast(ratio, tf.float32) for side in sides]
+        corner = [
+            tf.maximum(tf.cast((whole - side) // 2, tf.int64), 0) for whole, side in zip(most, exact, strict=True)
+        ]
+        return Window(*corner, *(tf.maximum(tf.cast(side, tf.int64), 1) for side in exact))
+    if preprocessing.letterbox_rounding == "even":
+        zoom = tf.minimum(*(whole / tf.cast(side, tf.float64) for side, whole in zip(sides, most, strict=True)))
+        rounded = [tf.cast(tf.round(tf.cast(side, tf.float64) * zoom), tf.int64) for side in sides]
+    else:
+        is_wide = width * most[0] >= height * most[1]
+        whole, side = tf.where(is_wide, most[1], most[0]), tf.where(is_wide, width, height)
+        rounded = [(2 * part * tf.cast(whole, tf.int64) + side) // (2 * side) for part in sides]
+    fitted = [tf.maximum(part, 1) for part in rounded]
+    return Window(*((whole - part) // 2 for whole, part in zip(most, fitted, strict=True)), *fitted)
 
 
 def half_of(margin: Side, preprocessing: Preprocessing) -> Side:

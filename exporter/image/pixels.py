@@ -12,7 +12,7 @@ from savedmodel_bakery.exporter.graph_functions import with_fallback
 from savedmodel_bakery.exporter.image import bmp, chunks, encodings, framing, gif
 from savedmodel_bakery.exporter.image.bytes_ops import read_unsigned
 from savedmodel_bakery.exporter.image.header import Header
-from savedmodel_bakery.exporter.recipe import LETTERBOX, MAX_WHITE, Preprocessing
+from savedmodel_bakery.exporter.recipe import MAX_WHITE, Preprocessing
 from savedmodel_bakery.exporter.tensor_types import (
     Flag,
     ImageBytes,
@@ -22,7 +22,6 @@ from savedmodel_bakery.exporter.tensor_types import (
     Orientation,
     PixelBatch,
     Pixels,
-    Size,
     Tensor,
 )
 
@@ -47,7 +46,7 @@ class DecodedImage(NamedTuple):
     """The part of an image that the recipe keeps."""
 
     pixels: Pixels  # upright; [0, 0, 3] if the file can't be decoded
-    resized_size: Size  # the size to resize them to
+    place: framing.Window  # where they lie in the network's input when they have been resized
 
 
 def read_file(data: ImageBytes, header: Header, preprocessing: Preprocessing) -> NetworkPixels:
@@ -70,9 +69,9 @@ def decode_file(data: ImageBytes, header: Header, preprocessing: Preprocessing) 
     orientation = shown_orientation(header, preprocessing)
     height, width = framing.upright_size(header.height, header.width, orientation)
     window = framing.kept_window(height, width, preprocessing)
-    resized_size = framing.resized_size(window.height, window.width, preprocessing)
+    place = framing.fit(window.height, window.width, preprocessing)
     stored_window = framing.to_stored(window, height, width, orientation)
-    ratio_index = _ratio_index(header, window, resized_size, preprocessing)
+    ratio_index = _ratio_index(header, window, place, preprocessing)
     decoded_window = stored_window.scaled_down(tf.gather(tf.constant(RATIOS, tf.int64), ratio_index))
 
     def crop(decode: Callable[[ImageBytes], Pixels], data: ImageBytes = data) -> Pixels:
@@ -95,7 +94,7 @@ def decode_file(data: ImageBytes, header: Header, preprocessing: Preprocessing) 
     pixels = tf.cond(
         is_complete, lambda: _make_opaque(pixels, header.has_alpha, preprocessing), lambda: tf.constant(_NO_PIXELS)
     )
-    return DecodedImage(framing.turn_upright(pixels, orientation), resized_size)
+    return DecodedImage(framing.turn_upright(pixels, orientation), place)
 
 
 def shown_orientation(header: Header, preprocessing: Preprocessing) -> Orientation:
@@ -103,12 +102,14 @@ def shown_orientation(header: Header, preprocessing: Preprocessing) -> Orientati
     return header.orientation if preprocessing.orientation == "exif" else tf.constant(1)
 
 
-def _ratio_index(header: Header, window: framing.Window, resized_size: Size, preprocessing: Preprocessing) -> Integer:
+def _ratio_index(
+    header: Header, window: framing.Window, place: framing.Window, preprocessing: Preprocessing
+) -> Integer:
     """Return the index in RATIOS of the largest suitable ratio; 0 unless the file is a JPEG photo."""
     if preprocessing.decode == "exact":
         return tf.constant(0)
     oversampling = tf.minimum(
-        window.height // (MIN_OVERSAMPLING * resized_size[0]), window.width // (MIN_OVERSAMPLING * resized_size[1])
+        window.height // (MIN_OVERSAMPLING * place.height), window.width // (MIN_OVERSAMPLING * place.width)
     )
     suitable = tf.reduce_sum(tf.cast(oversampling >= tf.constant(RATIOS[1:], tf.int64), tf.int32))
     return tf.where(tf.equal(header.file_format, encodings.JPEG), suitable, 0)
@@ -230,8 +231,9 @@ def resize(decoded: DecodedImage, preprocessing: Preprocessing) -> NetworkPixels
     """Resize to `preprocessing.size`, on a canvas if the recipe letterboxes."""
     if preprocessing.short_side is not None:
         return _resize_centre(decoded, preprocessing)
-    is_letterboxed = preprocessing.crop == LETTERBOX
-    size = tf.cast(decoded.resized_size, tf.int32) if is_letterboxed else tf.constant(preprocessing.size)
+    is_letterboxed = preprocessing.letterbox_rounding is not None
+    top, left, *fitted = decoded.place
+    size = tf.cast(tf.stack(fitted), tf.int32) if is_letterboxed else tf.constant(preprocessing.size)
 
     def resize_to(pixels: Pixels, size: Tensor) -> Tensor:
         return tf.image.resize(pixels, size, method=preprocessing.resize, antialias=preprocessing.antialias)
@@ -241,8 +243,7 @@ def resize(decoded: DecodedImage, preprocessing: Preprocessing) -> NetworkPixels
     )
     resized = tf.cast(resized, tf.float32)
     if is_letterboxed:
-        corner = framing.corner_of(decoded.resized_size, preprocessing)
-        resized = framing.place_on_canvas(resized, preprocessing.size, corner, preprocessing.padding_colour)
+        resized = framing.place_on_canvas(resized, preprocessing.size, (top, left), preprocessing.padding_colour)
     return tf.ensure_shape(resized, [*preprocessing.size, 3])
 
 
@@ -262,9 +263,8 @@ def _small_first(resize_to: Callable[..., Tensor], pixels: Pixels, size: Tensor,
 
 def _resize_centre(decoded: DecodedImage, preprocessing: Preprocessing) -> NetworkPixels:
     """Resize and return the centre. What is around it, millions of pixels of a long photo, is never computed."""
-    centre = tf.stack(framing.centre_of(decoded.resized_size, preprocessing))
-    sizes = tf.stack(decoded.resized_size), tf.shape(decoded.pixels)[:2]
-    resized_size, size = (tf.cast(size, tf.float32) for size in sizes)
+    top, left, *resized_size = decoded.place
+    size = tf.cast(tf.shape(decoded.pixels)[:2], tf.float32)
 
     def resize_to(pixels: Pixels, size: Tensor, scale: Tensor, translation: Tensor) -> Tensor:
         resized = tf.raw_ops.ScaleAndTranslate(
@@ -277,7 +277,7 @@ def _resize_centre(decoded: DecodedImage, preprocessing: Preprocessing) -> Netwo
         )
         return resized[0]
 
-    vectors = resized_size / size, -tf.cast(centre, tf.float32)
+    vectors = tf.cast(tf.stack(resized_size), tf.float32) / size, tf.cast(tf.stack([top, left]), tf.float32)
     resized = _small_first(resize_to, decoded.pixels, tf.constant(preprocessing.size), *vectors)
     return tf.ensure_shape(resized, [*preprocessing.size, 3])
 

@@ -24,10 +24,12 @@ from savedmodel_bakery.exporter.recipe.model import (
 )
 from savedmodel_bakery.exporter.recipe.preprocessing import (
     LETTERBOX,
+    LETTERBOXES,
     MAX_WHITE,
     PIXELS,
     RESIZE_METHODS,
     SCALES,
+    STRETCH,
     Preprocessing,
     describe_scale,
 )
@@ -36,10 +38,12 @@ from savedmodel_bakery.wire import version_folder
 
 __all__ = [
     "LETTERBOX",
+    "LETTERBOXES",
     "MAX_WHITE",
     "OPTIMISATIONS",
     "RESIZE_METHODS",
     "SCALES",
+    "STRETCH",
     "Answers",
     "Batching",
     "Optimisation",

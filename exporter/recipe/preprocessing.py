@@ -23,6 +23,8 @@ from savedmodel_bakery.exporter.recipe.fields import (
 
 RESIZE_METHODS = ("bilinear", "bicubic", "area", "lanczos3", "lanczos5", "gaussian", "mitchellcubic", "nearest")
 STRETCH, LETTERBOX, SHORT = "none", "letterbox", "short:"
+LETTERBOXES = {LETTERBOX: "nearest", "letterbox:down": "down", "letterbox:even": "even"}
+"""How the sides of a letterboxed photo are rounded to pixels."""
 PIXELS = "0..255"
 MAX_SIZE = 4096
 MAX_WHITE = 2**16 - 1
@@ -44,8 +46,8 @@ SCALES: dict[str, tuple[Triple, Triple]] = {
 
 
 def parse_crop(text: str) -> Fraction | int | None:
-    """Parse the crop: the fraction, the shorter side of `short:`, or None for `none` and `letterbox`."""
-    if text in (STRETCH, LETTERBOX):
+    """Parse the crop: the fraction, the shorter side of `short:`, or None for `none` and letterboxes."""
+    if text in (STRETCH, *LETTERBOXES):
         return None
     if text.startswith(SHORT):
         side = int(text.removeprefix(SHORT))
@@ -137,14 +139,16 @@ class Preprocessing(FieldGroup):
     crop: str = recipe_field(
         Parsed(
             parse_crop,
-            f"none, letterbox, short:SIDE of 1 to {MAX_SIZE} pixels, or a fraction above 0 and at most 1, such as 7/8 "
-            "or 0.875",
+            f"none, {', '.join(LETTERBOXES)}, short:SIDE of 1 to {MAX_SIZE} pixels, or a fraction above 0 and at most "
+            "1, such as 7/8 or 0.875",
         ),
         "Part of the photo to keep: a fraction such as 7/8 cuts out the central square whose side is that part of the "
         "shorter side; short:256 makes the shorter side 256 pixels long and then cuts out the centre, as torchvision's "
-        "Resize(256) and CenterCrop; none stretches the whole photo; letterbox fits it in undistorted and pads it.",
+        "Resize(256) and CenterCrop; none stretches the whole photo; letterbox fits it in undistorted and pads it, "
+        "with sides rounded to the nearest pixel, or down as in tf.image.resize_with_pad, or halves to even as in "
+        "Ultralytics' LetterBox.",
         default=REQUIRED,
-        metavar="none|letterbox|short:SIDE|FRACTION",
+        metavar="none|letterbox[:down|:even]|short:SIDE|FRACTION",
     )
     crop_margin: str | None = recipe_field(
         Choice("up", "down", "even"),
@@ -253,6 +257,11 @@ class Preprocessing(FieldGroup):
         """Shorter side of the resized photo whose centre is cut out, in pixels; None for other crops."""
         crop = parse_crop(self.crop)
         return crop if isinstance(crop, int) else None
+
+    @property
+    def letterbox_rounding(self) -> str | None:
+        """How the sides of a letterboxed photo are rounded: `nearest`, `down` or `even`; None for other crops."""
+        return LETTERBOXES.get(self.crop)
 
     @property
     def margin_rounding(self) -> str:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from savedmodel_bakery.errors import VerificationError
-from savedmodel_bakery.exporter.recipe import LETTERBOX, Preprocessing
+from savedmodel_bakery.exporter.recipe import Preprocessing
 from savedmodel_bakery.exporter.tensor_types import NetworkOutputs, Tensor
 
 Answers: TypeAlias = Mapping[str, Mapping[str, Any]]
@@ -190,9 +190,19 @@ class Placement(NamedTuple):
 
 def placement_of(size: tuple[int, int], preprocessing: Preprocessing) -> Placement:
     """Return the placement of an upright photo, for recipes that don't crop."""
-    if preprocessing.crop != LETTERBOX:
-        return Placement(size, (0, 0), preprocessing.size)
-    zoom = min(Fraction(most, side) for most, side in zip(preprocessing.size, size, strict=True))
-    height, width = (max(floor(side * zoom + Fraction(1, 2)), 1) for side in size)
-    max_height, max_width = preprocessing.size
-    return Placement(size, ((max_height - height) // 2, (max_width - width) // 2), (height, width))
+    rounding, most = preprocessing.letterbox_rounding, preprocessing.size
+    if rounding is None:
+        return Placement(size, (0, 0), most)
+    if rounding == "down":
+        ratio = max(np.float32(side) / np.float32(whole) for side, whole in zip(size, most, strict=True))
+        exact = [np.float32(side) / ratio for side in size]
+        top, left = (max(floor((whole - side) / 2), 0) for whole, side in zip(most, exact, strict=True))
+        height, width = map(floor, exact)
+        return Placement(size, (top, left), (max(height, 1), max(width, 1)))
+    if rounding == "even":
+        zoom = min(whole / side for side, whole in zip(size, most, strict=True))
+        height, width = (max(round(side * zoom), 1) for side in size)
+    else:
+        exact_zoom = min(Fraction(whole, side) for side, whole in zip(size, most, strict=True))
+        height, width = (max(floor(side * exact_zoom + Fraction(1, 2)), 1) for side in size)
+    return Placement(size, ((most[0] - height) // 2, (most[1] - width) // 2), (height, width))

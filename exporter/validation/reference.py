@@ -22,7 +22,7 @@ import simplejpeg
 from PIL import ExifTags, Image, ImageOps
 
 from savedmodel_bakery.errors import ParityError
-from savedmodel_bakery.exporter.recipe import LETTERBOX, MAX_WHITE, Preprocessing
+from savedmodel_bakery.exporter.recipe import MAX_WHITE, Preprocessing
 from savedmodel_bakery.exporter.tasks.task import placement_of
 
 LUMA = np.array([[0.299], [0.587], [0.114]])  # of R, G and B in gray (ITU-R BT.601)
@@ -102,7 +102,7 @@ def fit(picture: Image.Image, preprocessing: Preprocessing) -> np.ndarray:
         levels = levels[top : top + side, left : left + side]
     if preprocessing.short_side is not None:
         return _resize_centre(levels, preprocessing, preprocessing.short_side)
-    if preprocessing.crop != LETTERBOX:
+    if preprocessing.letterbox_rounding is None:
         return resize(levels, preprocessing.size, preprocessing.resize, antialias=preprocessing.antialias)
     _, (top, left), fitted = placement_of((height, width), preprocessing)
     canvas = np.full((*preprocessing.size, 3), preprocessing.padding_colour, np.float32)

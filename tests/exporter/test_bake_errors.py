@@ -128,7 +128,11 @@ REJECTED: dict[str, tuple[list[str], int, list[str]]] = {
     "no recipe file": ([*BUILD, "--recipe", "none.toml"], 2, ["'none.toml' does not exist"]),
     "size as a word": ([*BUILD, "--size", "big"], 2, ["invalid size 'big': must be SIDE or HEIGHTxWIDTH"]),
     "unknown scale": ([*BUILD, "--scale", "0..2"], 2, ["invalid scale '0..2': must be one of 0..255, 0..1,"]),
-    "crop above one": ([*BUILD, "--crop", "9/8"], 2, ["invalid crop '9/8': must be none, letterbox, short:SIDE of"]),
+    "crop above one": (
+        [*BUILD, "--crop", "9/8"],
+        2,
+        ["invalid crop '9/8': must be none, letterbox, letterbox:down, "],
+    ),
     "no number": ([*BUILD, "--parity-atol", "nan"], 2, ["Invalid value for '--parity-atol': 'nan' is not a valid"]),
     "version below zero": ([*BUILD, "--version", "-1"], 2, ["-1 is not in the range x>=0"]),
     "name with a slash": (

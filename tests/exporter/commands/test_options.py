@@ -56,7 +56,10 @@ def test_values_are_converted(arguments: list[str], name: str, expected: object)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--crop", "2"], "invalid crop '2': must be none, letterbox, short:SIDE of 1 to 4096 pixels, or a fraction"),
+        (
+            ["--crop", "2"],
+            "invalid crop '2': must be none, letterbox, letterbox:down, ",
+        ),
         (["--batch-max", "5000"], "5000 is not in the range 0<=x<=4096"),
         (["--resize", "cubic"], "'cubic' is not one of 'bilinear', 'bicubic'"),
     ],

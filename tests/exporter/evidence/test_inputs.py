@@ -97,6 +97,10 @@ PIPELINES: dict[str, tuple[Callable[[Path], Any], dict[str, Any]]] = {
         lambda path: array(opened(path).convert("L").resize((SIZE, SIZE), Image.Resampling.BILINEAR))[..., np.newaxis],
         {"crop": "none", "resize": "bilinear", "antialias": True, "scale": "0..255", "channels": "GRAY", **PILLOW},
     ),
+    "resize_with_pad": (
+        lambda path: tf.image.resize_with_pad(decoded(path), SIZE, SIZE),
+        {"crop": "letterbox:down", "padding": "0,0,0", "resize": "bilinear", "antialias": False, **TENSORFLOW},
+    ),
     "own mean and deviation": (
         lambda path: (tf.image.resize(decoded(path), (SIZE, SIZE)) - [110.5, 99.25, 90.0]) / [61.0, 60.5, 63.25],
         {"resize": "bilinear", "scale": "110.5,99.25,90:61,60.5,63.25", **TENSORFLOW},

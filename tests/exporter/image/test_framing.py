@@ -15,6 +15,7 @@ from PIL import Image
 
 from savedmodel_bakery.exporter.image import framing, header, pixels
 from savedmodel_bakery.exporter.recipe import Preprocessing
+from savedmodel_bakery.exporter.tasks.task import placement_of
 
 Read = Callable[..., Any]
 Encode = Callable[..., bytes]
@@ -66,6 +67,49 @@ def test_a_letterbox_contains_the_whole_image_undistorted(
         axis=-1,
     )
     np.testing.assert_allclose(pixels[inside].reshape(height, width, 3), expected, rtol=0, atol=0.02)
+
+
+ODD_SIZES = [
+    (768, 580),
+    (290, 56),
+    (86, 34),
+    (720, 1281),
+    (721, 1280),
+    (149, 480),
+    (1, 900),
+    (900, 7),
+    (224, 224),
+    (5, 3),
+]
+
+
+def ultralytics(height: int, width: int, size: tuple[int, int]) -> tuple[int, int, int, int]:
+    """Ultralytics' LetterBox, as its documentation states it: height, width, top and left."""
+    zoom = min(size[0] / height, size[1] / width)
+    fitted = max(round(height * zoom), 1), max(round(width * zoom), 1)
+    top, left = (round((whole - side) / 2 - 0.1) for whole, side in zip(size, fitted, strict=True))
+    return *fitted, top, left
+
+
+def tensorflow(height: int, width: int, size: tuple[int, int]) -> tuple[int, int, int, int]:
+    """Where tf.image.resize_with_pad puts a white image: height, width, top and left."""
+    covered = tf.image.resize_with_pad(tf.ones([height, width, 1]), *size).numpy()[..., 0] > 0
+    (rows, columns) = (covered.any(axis=axis).nonzero()[0] for axis in (1, 0))
+    return len(rows), len(columns), rows[0], columns[0]
+
+
+@pytest.mark.parametrize("size", [(224, 224), (640, 640), (240, 320)], ids=str)
+@pytest.mark.parametrize(("crop", "known"), [("letterbox:even", ultralytics), ("letterbox:down", tensorflow)])
+def test_other_letterboxes_round_as_the_training_does(
+    preprocessing_of: PreprocessingOf, crop: str, known: Callable[..., tuple[int, ...]], size: tuple[int, int]
+) -> None:
+    preprocessing = preprocessing_of(crop=crop, size=size)
+    sizes = [each for each in ODD_SIZES if crop == "letterbox:even" or min(each) > max(each) / min(size)]
+    window = tf.function(framing.place)(tf.constant(sizes, tf.int64), preprocessing).window
+    placed = [placement_of(each, preprocessing) for each in sizes]
+    expected = [known(*each, size) for each in sizes]
+    assert expected == [(*each.fitted, *each.corner) for each in placed]
+    assert expected == list(zip(window.height, window.width, window.top, window.left, strict=True))
 
 
 def test_padding_is_black_and_background_white_by_default(preprocessing_of: PreprocessingOf, encode: Encode) -> None:

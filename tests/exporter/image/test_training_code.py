@@ -98,6 +98,18 @@ FUNCTIONS: dict[str, tuple[tuple[str, ...], dict[str, Any], float, Any]] = {
         EXACT,
         lambda folder, size: dataset(folder, size, crop_to_aspect_ratio=True),
     ),
+    "Keras's dataset, padded": (
+        (KERAS, "pad_to_aspect_ratio"),
+        {},
+        EXACT,
+        lambda folder, size: dataset(folder, size, pad_to_aspect_ratio=True),
+    ),
+    "resize_with_pad": (
+        ("resize_with_pad", FROM_TF),
+        {},
+        EXACT,
+        each(lambda path: tf.image.resize_with_pad(decoded(path), *SIZE)),
+    ),
     "load_img": (
         ("load_img",),
         {},

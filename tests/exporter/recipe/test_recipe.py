@@ -47,7 +47,11 @@ REJECTED = {
     "top_k true": ("top_k", True, "invalid top_k True: must be a whole number from 1"),
     "labels as a number": ("labels", 5, "invalid labels 5: must be text"),
     **{
-        f"crop {value}": ("crop", value, f"invalid crop {value!r}: must be none, letterbox, short:SIDE of")
+        f"crop {value}": (
+            "crop",
+            value,
+            f"invalid crop {value!r}: must be none, letterbox, letterbox:down, ",
+        )
         for value in ("0", "9/8", "-1/2", "1/0", "half", "", "nan", float("inf"), True, [1], "short:4097")
     },
     **{
