@@ -36,7 +36,7 @@ SYSTEM_PACKAGES := buildah chromium debootstrap docker-compose faketime fonts-de
 
 # Environments of other frameworks, which the pages on them use.
 GUIDES := .cache/guides
-GUIDE_PACKAGES := python3-pil python3-torch
+GUIDE_PACKAGES := python3-opencv python3-pil python3-torch python3-torchvision
 
 # Environments of older versions of TensorFlow, the oldest of which needs Python 3.11 or older; see exporter/commands/inspect.py.
 RUNTIMES := .cache/runtimes
@@ -171,7 +171,7 @@ $(VENV)/.installed-dev: requirements/dev.lock $(VENV)/.installed
 
 # Debian's PyTorch, because the one of the package index needs gigabytes of CUDA.
 $(GUIDES)/torch-env/.installed:
-	/usr/bin/python3 -c "import PIL, torch" || { echo "run make guide-deps"; exit 1; }
+	/usr/bin/python3 -c "import PIL, cv2, torchvision" || { echo "run make guide-deps"; exit 1; }
 	/usr/bin/python3 -m venv --clear --without-pip --system-site-packages $(@D)
 	@touch $@
 

@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 import math
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -151,24 +151,30 @@ class Search:
         return dataclasses.replace(recipe, **refined)
 
     def _descents(self, start: Preprocessing, fixed: frozenset[str]) -> Iterator[Preprocessing]:
-        """Yield nearest recipes from several starts, until one agrees: the wrong scale can look right at first."""
-        for begin in sorted(self._starts(start, fixed), key=lambda recipe: self.fit(recipe).distance)[:_STARTS]:
+        """Yield nearest recipes from several starts, until one agrees or two meet."""
+        made: list[Preprocessing] = []
+        for begin in self._starts(start, fixed):
             best = self._improve(self._improve(begin, fixed | {"scale", "channels"}), fixed)
             self.measure(best)
             yield best
-            if self._evidence.is_exact(self.fit(best)):
+            if self._evidence.is_exact(self.fit(best)) or best in made:
                 return
+            made.append(best)
 
-    def _starts(self, start: Preprocessing, fixed: frozenset[str]) -> Collection[Preprocessing]:
-        """Return recipes with what common decoders do, each with all scales."""
+    def _starts(self, start: Preprocessing, fixed: frozenset[str]) -> list[Preprocessing]:
+        """Return recipes of common decoders, the nearest first; of several scales, as a wrong one can look right."""
         free = {field for fields in self._groups for field in fields} - fixed
-        starts = [
+        decoded = [
             dataclasses.replace(start, **{name: value for name, value in decoder.items() if name in free})
             for decoder in _DECODERS
         ]
         make = self._groups.get(("scale", "channels"))
-        lines = [_changed(each, values, fixed) for each in starts for values in (make(each) if make else ())]
-        return dict.fromkeys([*starts, *filter(None, lines)])
+        scaled = [_changed(each, values, fixed) for each in decoded for values in (make(each) if make else ())]
+        starts = sorted(dict.fromkeys([*decoded, *filter(None, scaled)]), key=lambda recipe: self.fit(recipe).distance)
+        nearest: dict[Any, Preprocessing] = {}
+        for recipe in starts:
+            nearest.setdefault((recipe.scale, recipe.channels) if scaled else recipe, recipe)
+        return list(nearest.values())[:_STARTS]
 
     def _improve(self, best: Preprocessing, fixed: frozenset[str]) -> Preprocessing:
         """Return the nearest recipe."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,45 +11,20 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image, ImageOps
+from training_code import SIZE, options_of, write_photos
 
-from savedmodel_bakery.exporter.recipe import Recipe, convert_values
 from savedmodel_bakery.exporter.sources import read_preprocessing
 
-SIZE = 56, 40
 ROUNDING = 1.01  # Pillow's, to whole levels
 EXACT = 0.02
 KERAS = "keras.utils.image_dataset_from_directory(…, image_size=…)"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, rocket: Image.Image) -> Path:
-    """A folder of photos: turned, gray, transparent, larger and smaller than the network's input.
-
-    Of sizes at which no sample of `nearest` lies between two pixels; Pillow then takes the other one.
-    """
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("photos")
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    rocket.resize((333, 217)).save(folder / "turned.jpg", exif=exif)
-    rocket.resize((103, 67)).convert("L").save(folder / "gray.jpg", subsampling=0)
-    rocket.resize((30, 45)).save(folder / "small.png")
-    transparent = rocket.resize((150, 151))
-    transparent.putalpha(Image.linear_gradient("L").resize(transparent.size))
-    transparent.save(folder / "transparent.png")
+    write_photos(folder)
     return folder
-
-
-def options(page: str, *rows: str) -> dict[str, Any]:
-    """Return the values of the recipe that rows of the page's table state; later rows replace those of earlier ones."""
-    values: dict[str, Any] = {}
-    for row in rows:
-        (stated,) = re.findall(rf"^\| [^|]*{re.escape(row)}[^|]*\| `([^`]*)`", page, re.M)
-        for name, value in re.findall(r"--([a-z-]+)(?: ([^-\s]\S*))?", stated):
-            if name.removeprefix("no-") in Recipe.FIELDS and not value:
-                values[name.removeprefix("no-")] = not name.startswith("no-")
-            else:
-                values[name.replace("-", "_")] = value
-    return convert_values(values)
 
 
 def dataset(folder: Path, size: tuple[int, int], **arguments: Any) -> list[np.ndarray]:
@@ -154,7 +128,7 @@ FUNCTIONS: dict[str, tuple[tuple[str, ...], dict[str, Any], float, Any]] = {
 )
 def test_the_presets_of_like_state_the_same(clone: Path, function: str, row: str) -> None:
     page = (clone / "docs" / "how-to" / "keras-model.md").read_text()
-    assert options(page, row) == read_preprocessing(function)
+    assert options_of(page, row) == read_preprocessing(function)
 
 
 @pytest.mark.parametrize(("rows", "changes", "atol", "function"), FUNCTIONS.values(), ids=FUNCTIONS)
@@ -168,7 +142,7 @@ def test_rows_of_the_page(
     function: Any,
 ) -> None:
     page = (clone / "docs" / "how-to" / "keras-model.md").read_text()
-    values = {"size": SIZE, **options(page, *rows), **changes}
+    values = {"size": SIZE, **options_of(page, *rows), **changes}
     size = (values["size"],) * 2 if isinstance(values["size"], int) else values["size"]
     pixels = read([path.read_bytes() for path in sorted(folder.iterdir())], **values).pixels
     for path, expected, row in zip(sorted(folder.iterdir()), function(folder, size), pixels, strict=True):
