@@ -18,7 +18,6 @@ from savedmodel_bakery.exporter.calibration import NO_CALIBRATION, read_calibrat
 from savedmodel_bakery.exporter.evidence import SEARCH_S, Judgement, Sources, judge_all
 from savedmodel_bakery.exporter.recipe import Recipe, RecipeFile, complete_recipe, convert_values, read_recipe_file
 from savedmodel_bakery.exporter.servable_module import ServableModule
-from savedmodel_bakery.exporter.sources.training_code import is_file
 from savedmodel_bakery.exporter.validation.agreement import Agreement, OnnxModel, onnx_network
 from savedmodel_bakery.exporter.validation.int8_agreement import check_min_agreement
 from savedmodel_bakery.exporter.validation.report import ParityReport, check_writable, write_html_page
@@ -133,7 +132,7 @@ def bake(
         _check_same_model(base_path, model)
     onnx = None if reference is None else OnnxModel(Path(reference))
     like = sources.read_preprocessing(values["like"]) if "like" in values else {}
-    if is_file(values.get("like", "")):  # the version's recipe states what it says
+    if sources.names_files(values.get("like", "")):  # the version's recipe states what it says
         del values["like"]
     progress(f"loading {model}")
     network = sources.read_network(values)

@@ -62,7 +62,7 @@ def judge_all(
     for read in readers:
         evidence = read()
         progress(f"comparing recipes with {len(evidence.photos)} {evidence.kind}")
-        judgement = judge(evidence, stated, class_names=class_names, seconds=seconds)
+        judgement = judge(evidence, stated, usual=network.defaults, class_names=class_names, seconds=seconds)
         judgements.append(judgement)
         values = {**judgement.values, **values, **judgement.told}
         stated = {**judgement.told, **stated}

@@ -330,7 +330,10 @@ class Labelled(Evidence):
 
     def shown(self, fit: Fit) -> str:
         """See Evidence."""
-        return f"accuracy {fit.follows['accuracy']:.2f}, {fit.follows['probability']:.2f} for the right label"
+        answers = f"accuracy {fit.follows['accuracy']:.2f}, {fit.follows['probability']:.2f} for the right label"
+        guesses = np.full(len(self._ids), math.log(len(self._present)))
+        is_better = self.certainty(best=fit, other=Fit.of_losses(guesses, {}))
+        return answers if is_better else f"{answers}, which is not surely better than chance"
 
 
 def _tempered_losses(logarithms: np.ndarray, ids: np.ndarray) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from savedmodel_bakery.errors import EvidenceError, RecipeError
@@ -74,13 +75,19 @@ class Judgement:
 
 
 def judge(
-    evidence: Evidence, stated: Mapping[str, Any], *, class_names: Sequence[str] = (), seconds: float = SEARCH_S
+    evidence: Evidence,
+    stated: Mapping[str, Any],
+    *,
+    usual: Mapping[str, Any] = MappingProxyType({}),
+    class_names: Sequence[str] = (),
+    seconds: float = SEARCH_S,
 ) -> Judgement:
     """Find the values that are not stated, and check those that are.
 
     Args:
         evidence: what training shows.
         stated: values of the recipe that the user or the model states; the size may be among them.
+        usual: values that are usual for such a network; the search begins with them.
         class_names: the labels in the order of the label file; without any, the network's outputs need no reading.
         seconds: how long the search may take.
 
@@ -88,13 +95,15 @@ def judge(
         EvidenceError: what is stated contradicts the evidence, no recipe agrees with it, or the time is over.
     """
     kind = evidence.kind
-    known = {name: stated[name] for name in fields_of(Preprocessing) if name in stated}
+    fields = fields_of(Preprocessing)
+    known = {name: stated[name] for name in fields if name in stated}
     size = evidence.size or known.get("size")
     if size is None:
         raise EvidenceError(f"the network takes photos of any size, and {kind} do not show it: pass --size")
     if known.get("size", size) != size:
         raise EvidenceError(f"the inputs have the size {size[0]}x{size[1]}, but the recipe {_shown(known['size'])}")
-    start = Preprocessing(**{**_START, **known, "size": size})
+    begin = {**_START, **{name: usual[name] for name in fields if name in usual}}
+    start = Preprocessing(**{**begin, **known, "size": size})
     search = Search(evidence, seconds)
     found = best = search.find(start, frozenset(known) | {"size"})
     if known and not evidence.is_exact(found.fit):
@@ -182,13 +191,14 @@ def _check_told(evidence: Evidence, found: Found, known: Mapping[str, Any]) -> N
 
 
 def _remark(evidence: Evidence, name: str, found: Found, is_stated: bool) -> str:
-    if is_stated:
-        return "stated, agrees"
     if name in found.fit.follows:
-        return "found"
+        return "stated, agrees" if is_stated else "found"
     alternative = found.alternatives.get(name)
     if alternative is None or alternative.fit.distance == found.fit.distance:
-        return "of no effect on these photos"
+        return f"{'stated, ' if is_stated else ''}of no effect on these photos"
+    if is_stated:
+        is_told = evidence.certainty(found.fit, alternative.fit)
+        return f"stated, {'agrees' if is_told else 'not told apart by these photos'}"
     compared = f"{evidence.shown(found.fit)} against {evidence.shown(alternative.fit)} for {_shown(alternative.value)}"
     certainty = evidence.certainty(found.fit, alternative.fit)
     return f"{('not told apart by these photos', *_TELLING[::-1])[certainty]}: {compared}"

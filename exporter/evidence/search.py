@@ -118,10 +118,7 @@ class Search:
                 best = self._refine(begin, fixed) or best
         self.measure(best)
         alternatives = {
-            field: self._alternative(best, field, values)
-            for fields, values in self._groups.items()
-            for field in fields
-            if field not in fixed
+            field: self._alternative(best, field, values) for fields, values in self._groups.items() for field in fields
         }
         fit = self.fit(best)
         if evidence.is_same(fit):

@@ -121,12 +121,12 @@ class Preprocessing(FieldGroup):
     """How the bytes of a photo become the tensor that the network receives."""
 
     like: str | None = recipe_field(
-        PathOrName(r".*(?<!\.json)"),
+        PathOrName(r".*(?<!\.json)", path_prefixes=("keras-hub:",)),
         "Preparation that is used for what is not stated: that of a known network, such as keras:MobileNetV2 for one "
         "that was fine-tuned from it; of image_dataset_from_directory, load_img or tf.image.resize; of torchvision, as "
-        "torchvision:ResNet50_Weights.IMAGENET1K_V2; or of a file, config.json of timm or preprocessor_config.json of "
-        "Hugging Face. Names that do not contradict each other can be joined by commas. A size that the model fixes "
-        "remains.",
+        "torchvision:ResNet50_Weights.IMAGENET1K_V2; of keras-hub:FOLDER, a preset; or of a file, config.json of timm "
+        "or preprocessor_config.json of Hugging Face. Names that do not contradict each other can be joined by commas. "
+        "A size that the model fixes remains.",
         metavar="MODEL|FUNCTION|FILE",
         when_unset="none",
     )

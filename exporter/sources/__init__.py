@@ -105,15 +105,27 @@ def read_preprocessing(like: str) -> Mapping[str, Any]:
     return {field: value for field, (_, value) in stated.items()}
 
 
+def names_files(like: str) -> bool:
+    """Return whether `like` refers to files, which may change or be moved."""
+    return keras_hub_preset.PREFIX in like or training_code.FILE in like
+
+
 def _read_one(like: str) -> Mapping[str, Any]:
     if like.startswith("efficientnet-lite"):
         return efficientnet_lite.preprocessing(like)
     if like.startswith(keras_application.PREFIX):
         return keras_application.preprocessing(like)
-    if like in training_code.FUNCTIONS or like.startswith(training_code.TORCHVISION) or training_code.is_file(like):
+    if like.startswith(keras_hub_preset.PREFIX):
+        return keras_hub_preset.preprocessing(like)
+    if (
+        like in training_code.FUNCTIONS
+        or like.startswith(training_code.TORCHVISION)
+        or like.endswith(training_code.FILE)
+    ):
         return training_code.read_preparation(like)
     names = ", ".join(sorted(keras_application.applications()))
     raise RecipeError(
         f"invalid like {like!r}: must be {', '.join(training_code.FUNCTIONS)}, {training_code.TORCHVISION}WEIGHTS, the "
-        f".json file of a model of timm or Hugging Face, {_BUILT_IN}, or keras:NAME with one of the names {names}"
+        f".json file of a model of timm or Hugging Face, {keras_hub_preset.PREFIX}FOLDER, {_BUILT_IN}, or keras:NAME "
+        f"with one of the names {names}"
     )

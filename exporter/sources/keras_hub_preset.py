@@ -53,6 +53,19 @@ def read(model: str, *, layer: str | None = None, task: str | None = None) -> Ne
     return replace(_with_recipe(network, values), scaling_layer=None)
 
 
+def preprocessing(like: str) -> dict[str, Any]:
+    """Return what the image converter of a preset does, without its network."""
+    folder = Path(like.removeprefix(PREFIX))
+    with naming_extras("a preset of KerasHub", "keras-hub"):
+        import keras_hub
+    try:
+        return read_converter(keras_hub.layers.ImageConverter.from_preset(str(folder.resolve())))
+    except Exception as error:  # KerasHub raises all types of errors
+        raise SourceError(
+            f"KerasHub {keras_hub.__version__} cannot load an image converter from {folder}: {error}"
+        ) from error
+
+
 def _load(folder: Path, allowed: tuple[type, ...]) -> Any:
     import keras
     import keras_hub

@@ -16,7 +16,7 @@ from savedmodel_bakery.errors import RecipeError
 from savedmodel_bakery.exporter.recipe import describe_scale
 from savedmodel_bakery.files import parse_toml, read_small
 
-TORCHVISION = "torchvision:"
+TORCHVISION, FILE = "torchvision:", ".json"
 _AS_TENSORFLOW_DECODES = {"jpeg_dct": "fast", "alpha": "drop", "orientation": "ignore"}
 _STRETCHED = {"crop": "none", "resize": "bilinear", "antialias": False}
 FUNCTIONS: dict[str, dict[str, Any]] = {
@@ -38,16 +38,11 @@ _READ = (
 )
 
 
-def is_file(like: str) -> bool:
-    """Return whether `like` names a file."""
-    return like.endswith(".json")
-
-
 def read_preparation(like: str) -> dict[str, Any]:
     """Return the preprocessing of a function, of torchvision's weights or of a file; RecipeError if it is not known."""
     if like in FUNCTIONS:
         return FUNCTIONS[like]
-    if is_file(like):
+    if like.endswith(FILE):
         return _read_file(Path(like))
     return _torchvision(like.removeprefix(TORCHVISION))
 

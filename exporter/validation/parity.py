@@ -12,6 +12,7 @@ import numpy as np
 from savedmodel_bakery.exporter.recipe import SCALES, Preprocessing, Recipe, describe_scale
 from savedmodel_bakery.exporter.sources import keras_application
 from savedmodel_bakery.exporter.sources.network import Network
+from savedmodel_bakery.exporter.sources.training_code import FUNCTIONS
 from savedmodel_bakery.exporter.tasks.task import NetworkResult, Task, Tolerance
 from savedmodel_bakery.exporter.validation import reference
 from savedmodel_bakery.exporter.validation.agreement import run_network
@@ -47,6 +48,21 @@ def reference_preprocessing(
 
 def recipe_doubts(preprocessing: Preprocessing, network: Network) -> list[str]:
     """Return what is implausible about a recipe that no source knows, each in a line with the likely fix."""
+    return [*_doubt_orientation(preprocessing), *_doubt_scale(preprocessing, network)]
+
+
+def _doubt_orientation(preprocessing: Preprocessing) -> list[str]:
+    if preprocessing.like is None or preprocessing.orientation == "ignore":
+        return []
+    return [
+        f"the recipe has orientation {preprocessing.orientation}, but {name} does not rotate photos by their EXIF "
+        "data; if the training did not do so otherwise, bake with --orientation ignore"
+        for name, prepared in FUNCTIONS.items()
+        if name in map(str.strip, preprocessing.like.split(",")) and "orientation" in prepared
+    ]
+
+
+def _doubt_scale(preprocessing: Preprocessing, network: Network) -> list[str]:
     if network.application and not network.scaling_layer and not preprocessing.like:
         like = f"{keras_application.PREFIX}{network.application}"
         prepared = keras_application.preprocessing(like)

@@ -5,6 +5,7 @@ KerasHub is in a folder of its own, which `make test-slow` makes.
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -95,6 +96,14 @@ def test_a_classifier_answers_as_in_keras_hub(
     np.put_along_axis(scores, outputs["class_ids"], outputs["scores"], axis=1)
     np.testing.assert_allclose(expected["scores"], scores, atol=0.02)
     assert abs(expected["pixels"] - serve(version, "preprocess")["pixels"]).mean() < 2
+
+
+def test_the_converter_of_a_preset_can_be_stated_for_another_model(clone: Path, presets: Path) -> None:
+    code = (
+        "from savedmodel_bakery.exporter.sources import read_preprocessing as read; print(read('keras-hub:deep_lab'))"
+    )
+    values = ast.literal_eval(run_python(clone, "-c", code, folder=presets).stdout)
+    assert ("0..1", "none", (SIDE, SIDE)) == (values["scale"], values["crop"], values["size"])
 
 
 def test_a_classifier_without_its_head_is_an_embedder(

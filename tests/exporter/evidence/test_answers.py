@@ -243,6 +243,11 @@ def test_labelled_photos_do_not_take_a_more_confident_answer_for_a_better_one(la
         judged(labelled, labelled, colours, **GEOMETRY, channels="RGB")
 
 
+def test_answers_that_are_no_better_than_chance_are_called_so(labelled: Path) -> None:
+    judgement = judged(labelled, labelled, lambda inputs: colours(inputs * 0), **GEOMETRY, scale="0..1", channels="RGB")
+    assert judgement.summary.endswith("which is not surely better than chance")
+
+
 def test_labelled_photos_do_not_tell_a_crop(labelled: Path) -> None:
     with pytest.raises(
         EvidenceError, match=r"^these labelled photos do not tell --crop \S+ from --crop \S+: accuracy 1\.00, "

@@ -57,6 +57,8 @@ def test_the_rest_of_the_recipe_is_found(workshop: Path) -> None:
     assert evidence["distance"] < 0.01
     shown = tiny_models.run(workshop, "inspect", "out/tiny/1").stdout
     assert "the recipe agrees with the training: 3 inputs, 0.00 levels" in shown
+    again = tiny_models.run(workshop, "parity", "out/tiny/1", "--photos", "photos", "--inputs", "training:prepare")
+    assert "the recipe agrees with the training: 3 inputs, 0.00 levels" in again.stdout
 
 
 def test_a_contradiction_is_not_published(workshop: Path) -> None:

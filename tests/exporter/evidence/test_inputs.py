@@ -168,6 +168,9 @@ def test_photos_that_tell_nothing_of_the_crop(tmp_path: Path, rocket: Image.Imag
         EvidenceError, match=r"do not tell --crop none from --crop \S+: 0\.00 levels and 0\.00 levels; state it"
     ):
         judged([tmp_path / "square.png"], lambda path: array(opened(path)), tmp_path)
+    stated = {"crop": "none", "resize": "bilinear", "antialias": False}
+    told = judged([tmp_path / "square.png"], lambda path: array(opened(path)), tmp_path, **stated)
+    assert "stated, of no effect on these photos" == told.remarks["crop"]
 
 
 def test_another_size_is_refused(taken: list[Path], tmp_path: Path) -> None:

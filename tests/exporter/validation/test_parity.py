@@ -300,10 +300,22 @@ class TestDoubts:
 
     @pytest.mark.parametrize(
         ("application", "changes"),
-        [(None, {"scale": "caffe", "channels": "BGR"}), ("MobileNetV2", {"scale": "-1..1"}), ("VGG16", {"like": "x"})],
+        [
+            (None, {"scale": "caffe", "channels": "BGR"}),
+            ("MobileNetV2", {"scale": "-1..1"}),
+            ("VGG16", {"like": "keras:VGG16"}),
+        ],
     )
     def test_none_of_the_usual(self, small: Network, application: str | None, changes: dict[str, str]) -> None:
         assert [] == self.doubts(small, application, changes)
+
+    def test_of_an_orientation_that_the_training_ignored(self, small: Network) -> None:
+        like = {"like": "image_dataset_from_directory"}
+        [line] = self.doubts(small, None, {**like, "orientation": "exif"})
+        assert line.startswith(
+            "the recipe has orientation exif, but image_dataset_from_directory does not rotate photos"
+        )
+        assert [] == self.doubts(small, None, {**like, "orientation": "ignore"})
 
     @staticmethod
     def doubts(network: Network, application: str | None, changes: dict[str, str]) -> list[str]:
