@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +50,16 @@ def test_scale_and_channels_are_those_of_preprocess_input(module: str) -> None:
     expected = applications.preprocess_input(levels.copy())
     normalised = pixels.normalise(tf.constant(levels), Recipe.from_values(values).preprocessing).numpy()
     np.testing.assert_allclose(expected, normalised, rtol=0, atol=2e-5)
+
+
+def test_the_table_of_the_page_has_the_same_values(clone: Path) -> None:
+    page = (clone / "docs" / "how-to" / "fine-tuned.md").read_text()
+    rows = re.findall(r"^\| ([A-Z][^|:]*)[^|]*\| `([^`]*)` \| `(RGB|BGR)` \|$", page, re.M)
+    stated = {name: (scale, channels) for names, scale, channels in rows for name in names.strip().split(", ")}
+    for name in NAMES:
+        row = max((each for each in stated if name.startswith(each)), key=len)
+        prepared = keras_application.preprocessing(name)
+        assert stated[row] == (prepared["scale"], prepared["channels"]), name
 
 
 @pytest.mark.parametrize(
