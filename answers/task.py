@@ -87,6 +87,10 @@ class Task(Generic[ResultT]):
         """
         raise NotImplementedError
 
+    def axes(self, arrays: Mapping[str, np.ndarray]) -> Mapping[str, Sequence[str]]:
+        """Return the names of the axes of the outputs, apart from those of all tasks; see `outputs`."""
+        return self.outputs or {alias: "n" for alias in arrays if alias not in ROW_OUTPUTS}
+
     def fits(self, outputs: Mapping[str, TensorSpec]) -> bool:
         """Return whether these are the outputs of a signature of this task."""
         own = outputs.keys() - ROW_OUTPUTS.keys()
@@ -94,7 +98,7 @@ class Task(Generic[ResultT]):
             return False
         if self.outputs:
             return own == self.outputs.keys()
-        return all(outputs[alias].dtype is dtypes.BY_NAME["float"] for alias in own)
+        return all(_is_number(outputs[alias]) for alias in own)
 
     def failed(self, error: str) -> ResultT:
         """Return the result of an image that could not be read."""
@@ -103,7 +107,7 @@ class Task(Generic[ResultT]):
     def read(self, prediction: Prediction, *, batch: int) -> list[ResultT]:
         """Return the results of `batch` images. Outputs with one value per image may be [n, 1], as Triton has them."""
         arrays = prediction.arrays
-        axes = {**(self.outputs or dict.fromkeys(arrays, "n")), **ROW_OUTPUTS}
+        axes = {**self.axes(arrays), **ROW_OUTPUTS}
         if not arrays.keys() >= axes.keys():
             raise InvalidResponseError(
                 f"{_title(prediction)} has the outputs {join(arrays)}; task {self.name} has {join(axes)}"
@@ -117,12 +121,20 @@ class Task(Generic[ResultT]):
         return [self.read_row(row) if row["ok"] else self.failed(as_text(row["error"])) for row in rows]
 
 
+def _is_number(output: TensorSpec) -> bool:
+    """Return whether an output is a float per image, [n] or [n, 1], or has no declared shape."""
+    has_one = output.shape is None or len(output.shape) < 2 or output.shape[1:] in ((1,), (-1,))
+    return output.dtype is dtypes.BY_NAME["float"] and has_one
+
+
 def first_scores(scored: Sequence[Mapping[str, Any]]) -> Scores:
     """Return the score of each label; of equal labels the first and best one."""
     return {each["label"]: each["score"] for each in reversed(scored)}
 
 
-def _check_shapes(arrays: Mapping[str, np.ndarray], outputs: Mapping[str, str], batch: int, title: str) -> None:
+def _check_shapes(
+    arrays: Mapping[str, np.ndarray], outputs: Mapping[str, Sequence[str]], batch: int, title: str
+) -> None:
     sizes = {"n": batch, "4": 4}
     for alias, axes in outputs.items():
         shape = arrays[alias].shape

@@ -10,7 +10,7 @@ from savedmodel_bakery.answers.images import Image
 from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.answers.signatures import CLASSIFY_SIGNATURE, DEFAULT_SIGNATURE, REGRESS_SIGNATURE
 from savedmodel_bakery.answers.tasks.labels import MULTILABEL, Classification, Tags
-from savedmodel_bakery.answers.tasks.numbers import EMBED, REGRESS, Embedding, Regression
+from savedmodel_bakery.answers.tasks.numbers import EMBED, REGRESS, TENSORS, Embedding, Regression, Tensors
 from savedmodel_bakery.answers.tasks.regions import DETECT, SEGMENT, Detections, Segmentation
 from savedmodel_bakery.client.calls import Call, ModelSpec, Result, VersionStatus, run_flow_async
 from savedmodel_bakery.client.client import Images
@@ -112,6 +112,16 @@ class BaseAsyncClient:
     async def regress(self, images: Any) -> Any:
         """See `Client.regress`."""
         return await self._run(self._flows.run_task(REGRESS, images))
+
+    @overload
+    async def tensors(self, images: Image) -> Tensors: ...
+
+    @overload
+    async def tensors(self, images: Images) -> list[Tensors]: ...
+
+    async def tensors(self, images: Any) -> Any:
+        """See `Client.tensors`."""
+        return await self._run(self._flows.run_task(TENSORS, images))
 
     async def predict(
         self,

@@ -9,7 +9,7 @@ from savedmodel_bakery.answers.images import Image
 from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.answers.signatures import CLASSIFY_SIGNATURE, DEFAULT_SIGNATURE, REGRESS_SIGNATURE
 from savedmodel_bakery.answers.tasks.labels import MULTILABEL, Classification, Tags
-from savedmodel_bakery.answers.tasks.numbers import EMBED, REGRESS, Embedding, Regression
+from savedmodel_bakery.answers.tasks.numbers import EMBED, REGRESS, TENSORS, Embedding, Regression, Tensors
 from savedmodel_bakery.answers.tasks.regions import DETECT, SEGMENT, Detections, Segmentation
 from savedmodel_bakery.client.calls import ModelSpec, Result, VersionStatus, run_flow
 from savedmodel_bakery.client.credentials import Tls
@@ -122,6 +122,16 @@ class BaseClient:
     def regress(self, images: Any) -> Any:
         """Return the numbers of each image; for arguments and errors see `classify`."""
         return self._run(self._flows.run_task(REGRESS, images))
+
+    @overload
+    def tensors(self, images: Image) -> Tensors: ...
+
+    @overload
+    def tensors(self, images: Images) -> list[Tensors]: ...
+
+    def tensors(self, images: Any) -> Any:
+        """Return what the network returns for each image, by name; for arguments and errors see `classify`."""
+        return self._run(self._flows.run_task(TENSORS, images))
 
     def predict(
         self,

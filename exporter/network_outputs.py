@@ -1,5 +1,7 @@
 """Assigns the outputs of a network to the roles that tasks know.
 
+Task tensors has no roles: its outputs keep their names, dtypes and shapes.
+
 vector    [images, units]: one number per class, or an embedding
 map       [images, height, width, classes] or [images, height, width]
 boxes     [images, boxes, 4]
@@ -12,7 +14,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from savedmodel_bakery.errors import SourceError
@@ -24,6 +28,9 @@ from savedmodel_bakery.exporter.tensor_types import ConcreteFunction, NetworkOut
 # A function in the traceback that AutoGraph puts before the message of an error.
 _TRACEBACK = re.compile(r'\s*File "[^"\n]*", line \d+, in [^\n]*\n[^\n]*\n')
 
+ONLY_OUTPUT = "output"
+"""The name of the only output of a network in the answers of task tensors."""
+
 _SELECT_ONE = "select one with --source-output of a SavedModel or --layer of a Keras model"
 
 # Without the number of images; None is any size.
@@ -34,6 +41,8 @@ def assign_roles(outputs: NetworkOutput, recipe: Recipe) -> NetworkOutputs:
     """Return the outputs that the task of a recipe uses, by role; without a task, the only output."""
     if recipe.answers.task == "detect":
         return _assign_boxes(outputs, recipe)
+    if recipe.answers.task == "tensors":
+        return dict(outputs) if isinstance(outputs, Mapping) else {ONLY_OUTPUT: outputs}
     if isinstance(outputs, Mapping):
         if not outputs:
             raise SourceError(f"the network of {recipe.source.model} returns no outputs: must return at least one")
@@ -41,8 +50,8 @@ def assign_roles(outputs: NetworkOutput, recipe: Recipe) -> NetworkOutputs:
             return {"vector": _numbers(outputs, recipe)}
         if len(outputs) > 1:
             advice = (
-                "; or use --task detect with --source-outputs boxes=NAME,scores=NAME, or --task regress with "
-                "--output-names for a number per output"
+                "; or use --task detect with --source-outputs boxes=NAME,scores=NAME, --task regress with "
+                "--output-names for a number per output, or --task tensors for all outputs as they are"
             )
             raise SourceError(
                 f"the network has several outputs, {listed(outputs)}: {_SELECT_ONE}"
@@ -79,7 +88,10 @@ def trace(network: Callable[[NormalisedBatch], NetworkOutput], recipe: Recipe) -
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def by_role(outputs: NetworkOutput) -> NetworkOutputs:
         roles = assign_roles(outputs, recipe)
-        return {role: _shaped(role, _as_float(output, model), recipe) for role, output in roles.items()}
+        checked = {role: _checked(output, model) for role, output in roles.items()}
+        if recipe.answers.task == "tensors":
+            return checked
+        return {role: _shaped(role, tf.cast(output, tf.float32), recipe) for role, output in checked.items()}
 
     def call_network(normalised: NormalisedBatch) -> NetworkOutputs:
         outputs: NetworkOutputs = by_role(network(normalised))
@@ -99,6 +111,11 @@ def shapes(network: ConcreteFunction) -> dict[str, tuple[int | None, ...]]:
     return {role: tuple(output.shape) for role, output in network.structured_outputs.items()}
 
 
+def dtypes(network: ConcreteFunction) -> dict[str, np.dtype[Any]]:
+    """Return the dtypes of the outputs of a traced network by role."""
+    return {role: output.dtype.as_numpy_dtype for role, output in network.structured_outputs.items()}
+
+
 def ends_in_sigmoid(network: ConcreteFunction) -> bool:
     """Return whether a sigmoid is the last operation of a traced network."""
     operation = network.outputs[0].op
@@ -107,7 +124,7 @@ def ends_in_sigmoid(network: ConcreteFunction) -> bool:
     return bool(operation.type == "Sigmoid")
 
 
-def _as_float(output: NetworkOutput, model: str) -> NetworkOutput:
+def _checked(output: NetworkOutput, model: str) -> NetworkOutput:
     if not tf.is_tensor(output):
         raise SourceError(
             f"the network of {model} returns a {type(output).__name__}: must return a tensor, or a dict of them by name"
@@ -115,7 +132,7 @@ def _as_float(output: NetworkOutput, model: str) -> NetworkOutput:
     dtype = output.dtype
     if not (dtype.is_floating or dtype.is_integer or dtype.is_bool):
         raise SourceError(f"the network of {model} returns {dtype.name}: must return float, integer or bool")
-    return tf.cast(output, tf.float32)
+    return output
 
 
 def _shaped(role: str, output: NetworkOutput, recipe: Recipe) -> NetworkOutput:
@@ -140,7 +157,8 @@ def _shaped(role: str, output: NetworkOutput, recipe: Recipe) -> NetworkOutput:
             output = tf.ensure_shape(output, like) if is_allowed else output
     if not is_allowed:
         output_name = "" if role == "vector" else f" for the {role}"
-        advice = "; for a label per pixel pass --task segment" if role == "vector" and shape.rank == 4 else ""
+        per_pixel = "for a label per pixel pass --task segment, " if role == "vector" and shape.rank == 4 else ""
+        advice = f"; {per_pixel}for the outputs as they are pass --task tensors"
         raise SourceError(
             f"the network of {recipe.source.model} returns shape {shape}{output_name}: it must return {allowed}{advice}"
         )

@@ -170,7 +170,7 @@ def batch_calls(network: ConcreteFunction, variables: Iterable[Variable], recipe
             in_tensors=[rows],
             captured_tensors=body.captured_inputs,
             f=body,
-            Tout=[tf.float32] * len(network.outputs),
+            Tout=[output.dtype for output in network.outputs],
             num_batch_threads=recipe.batching.batch_threads,
             batch_timeout_micros=recipe.batching.batch_timeout_us,
             max_enqueued_batches=_UNLIMITED,

@@ -79,7 +79,8 @@ class ServableModule(tf.Module):
         optimised, variables = optimisation.optimise(traced, steps, "float32" if is_int8 else precision)
         ends_in_sigmoid = network_outputs.ends_in_sigmoid(optimised)
         shapes = network_outputs.shapes(optimised)
-        self.task = choose_task(recipe, shapes, class_names, ends_in_sigmoid=ends_in_sigmoid)
+        dtypes = network_outputs.dtypes(optimised)
+        self.task = choose_task(recipe, shapes, class_names, dtypes=dtypes, ends_in_sigmoid=ends_in_sigmoid)
         limit = {} if self.task.max_side is None else {"max_side": self.task.max_side}
         # Some kernels reject an empty batch; BatchFunction doesn't.
         min_images = 0 if recipe.batching.batch_max else 1

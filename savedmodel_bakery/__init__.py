@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from savedmodel_bakery.answers.predictions import Prediction
     from savedmodel_bakery.answers.tasks.labels import Classification, ScoredLabel, Tag, Tags
-    from savedmodel_bakery.answers.tasks.numbers import Embedding, Regression
+    from savedmodel_bakery.answers.tasks.numbers import Embedding, Regression, Tensors
     from savedmodel_bakery.answers.tasks.regions import Box, Detections, Segmentation
     from savedmodel_bakery.client.aio import AsyncClient
     from savedmodel_bakery.client.amqp_clients import AmqpClient, AsyncAmqpClient
@@ -69,6 +69,7 @@ __all__ = [
     "SourceError",
     "Tag",
     "Tags",
+    "Tensors",
     "Tls",
     "TlsHandshakeError",
     "VerificationError",
@@ -94,6 +95,7 @@ _MODULES = {
     "Segmentation": "answers.tasks.regions",
     "Tag": "answers.tasks.labels",
     "Tags": "answers.tasks.labels",
+    "Tensors": "answers.tasks.numbers",
     "Tls": "client.credentials",
     "VersionStatus": "client.calls",
     "bake": "exporter.bake",

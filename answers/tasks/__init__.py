@@ -7,13 +7,13 @@ from typing import Any
 from savedmodel_bakery.answers.signatures import DEFAULT_SIGNATURE, TOP_K_SIGNATURE, Signatures
 from savedmodel_bakery.answers.task import Task, join
 from savedmodel_bakery.answers.tasks.labels import CLASSIFY, MULTILABEL
-from savedmodel_bakery.answers.tasks.numbers import EMBED, REGRESS
+from savedmodel_bakery.answers.tasks.numbers import EMBED, REGRESS, TENSORS
 from savedmodel_bakery.answers.tasks.regions import DETECT, SEGMENT
 from savedmodel_bakery.errors import RequestRefusedError
 from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.status import Code
 
-TASKS: tuple[Task[Any], ...] = (CLASSIFY, MULTILABEL, EMBED, DETECT, SEGMENT, REGRESS)
+TASKS: tuple[Task[Any], ...] = (CLASSIFY, MULTILABEL, EMBED, DETECT, SEGMENT, REGRESS, TENSORS)
 """All tasks, in the order of their recognition."""
 
 

@@ -1,16 +1,22 @@
-"""The tasks that return numbers: embed, the embedding of an image, and regress, values by name."""
+"""The tasks that return numbers: embed, an image's embedding; regress, values by name; and tensors, arrays by name."""
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Hashable, Mapping
+import zipfile
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from savedmodel_bakery.answers.task import ROW_OUTPUTS, ImageResult, Row, Scores, Task
+
+if TYPE_CHECKING:
+    from savedmodel_bakery.answers.signatures import TensorSpec
+
+_SHOWN = 5  # values of an array
 
 
 @dataclass(frozen=True)
@@ -97,3 +103,82 @@ class _Regress(Task[Regression]):
 
 
 REGRESS = _Regress()
+
+
+@dataclass(frozen=True)
+class Tensors(ImageResult):
+    """What the network returned for one image.
+
+    Attributes:
+        ok: whether the image could be read.
+        error: the reason if it could not; None if `ok`.
+        tensors: name to array, without the axis of the batch, sorted by name. Empty if not `ok`.
+    """
+
+    tensors: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether they have the same arrays; these don't compare by `==` alone."""
+        if not isinstance(other, Tensors) or self.tensors.keys() != other.tensors.keys():
+            return NotImplemented if not isinstance(other, Tensors) else False
+        are_equal = all(np.array_equal(array, other.tensors[name]) for name, array in self.tensors.items())
+        return (self.ok, self.error) == (other.ok, other.error) and are_equal
+
+    def __hash__(self) -> int:
+        """Return a hash without the arrays, which have none."""
+        return hash((self.ok, self.error, *self.tensors))
+
+
+class _Tensors(Task[Tensors]):
+    name = "tensors"
+    result = Tensors
+    file_suffix = ".npz"
+
+    def axes(self, arrays: Mapping[str, np.ndarray]) -> Mapping[str, Sequence[str]]:
+        """Return names of axes of which only the first is that of other outputs."""
+        return {
+            alias: ["n", *(f"{alias} {axis}" for axis in range(1, array.ndim))]
+            for alias, array in arrays.items()
+            if alias not in ROW_OUTPUTS
+        }
+
+    def fits(self, outputs: Mapping[str, TensorSpec]) -> bool:
+        """Return whether there is any output beside those of all tasks."""
+        return outputs.keys() > ROW_OUTPUTS.keys()
+
+    def read_row(self, row: Row) -> Tensors:
+        return Tensors(
+            ok=True, error=None, tensors={alias: row[alias] for alias in sorted(row.keys() - ROW_OUTPUTS.keys())}
+        )
+
+    def cells(self, result: Tensors) -> dict[str, Any]:
+        return {"error": result.error, "npz": self.file_content(result) if result.ok else None}
+
+    def document(self, result: Tensors) -> dict[str, Any]:
+        """Return the arrays as nested lists."""
+        return {"error": result.error, "tensors": {name: array.tolist() for name, array in result.tensors.items()}}
+
+    def labels_and_scores(self, row: Mapping[str, Any]) -> tuple[Hashable, Scores]:
+        """Return the shapes as labels, and the means as scores."""
+        if row["npz"] is None:
+            return (), {}
+        with np.load(io.BytesIO(row["npz"])) as arrays:
+            shapes = tuple((name, arrays[name].shape) for name in arrays)
+            return shapes, {name: float(arrays[name].mean()) for name in arrays}
+
+    def lines(self, result: Tensors) -> list[str]:
+        return [
+            f"{name}\t{array.dtype}{list(array.shape)}\t{np.array2string(array.reshape(-1)[:_SHOWN], precision=4)}"
+            for name, array in result.tensors.items()
+        ]
+
+    def file_content(self, result: Tensors) -> bytes:
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w") as arrays:  # numpy.savez can't write an array that is called `file`
+            for name, array in result.tensors.items():
+                with arrays.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as entry:
+                    np.save(entry, array, allow_pickle=False)
+        return file.getvalue()
+
+
+TENSORS = _Tensors()

@@ -70,7 +70,7 @@ def _check_file(option: str, path: Path | None, task: Task[Any], suffixes: dict[
     if path is None:
         return
     if task.name not in suffixes:
-        raise click.UsageError(f"{option} is for tasks {' and '.join(suffixes)}; the model's task is {task.title}")
+        raise click.UsageError(f"{option} is for tasks {', '.join(suffixes)}; the model's task is {task.title}")
     if path.suffix.lower() != suffixes[task.name]:
         raise click.UsageError(f"invalid {option} {path}: must end with {suffixes[task.name]}")
     if photos != 1:

@@ -69,6 +69,7 @@ GROUPS: dict[str, type[FieldGroup]] = {
 _NEEDED: dict[str | None, tuple[str, ...]] = {
     "embed": (),
     "regress": (),
+    "tensors": (),
     "segment": ("labels",),
     "detect": ("labels", "outputs", "boxes", "box_unit"),
 }

@@ -19,7 +19,7 @@ from savedmodel_bakery.exporter.recipe.fields import (
 
 LABELLED_TASKS = ("classify", "binary", "multilabel", "detect", "segment")
 TASKS_WITH_TOP_K = ("classify", "binary", "multilabel")
-TASKS_WITHOUT_LABELS = ("embed", "regress")
+TASKS_WITHOUT_LABELS = ("embed", "regress", "tensors")
 OBJECT_DETECTION_API = "tf-object-detection"
 _ROLES = ("boxes", "scores", "classes", "count")
 _NAME = re.compile(r"[^\W\d][\w.-]*")
@@ -116,7 +116,7 @@ class Answers(FieldGroup):
         Choice(*LABELLED_TASKS, *TASKS_WITHOUT_LABELS),
         "What the outputs mean: classify is one of several labels; binary is one of two, with one output for the "
         "second; multilabel is any number of labels; detect is boxes with labels; segment is a label per pixel; embed "
-        "is a vector; regress is one number or several.",
+        "is a vector; regress is one number or several; tensors is all outputs as they are.",
         when_unset="inferred: with one output binary, or without labels regress; otherwise multilabel after a "
         "sigmoid, else classify; detect if the outputs have the names of boxes and scores",
     )

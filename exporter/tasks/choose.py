@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from savedmodel_bakery.errors import LabelError, RecipeError, SourceError
 from savedmodel_bakery.exporter.recipe import Answers, Recipe
@@ -18,7 +21,7 @@ from savedmodel_bakery.exporter.tasks.classify import Binary, Classify, Multilab
 from savedmodel_bakery.exporter.tasks.detect import Detect
 from savedmodel_bakery.exporter.tasks.segment import Segment
 from savedmodel_bakery.exporter.tasks.task import Task
-from savedmodel_bakery.exporter.tasks.unlabelled import Embed, Regress
+from savedmodel_bakery.exporter.tasks.unlabelled import Embed, Regress, Tensors
 
 Shape: TypeAlias = tuple[int | None, ...]
 
@@ -29,14 +32,21 @@ _MAX_MAP_CLASSES = 256
 
 
 def choose_task(
-    recipe: Recipe, shapes: Mapping[str, Shape], class_names: Sequence[str], *, ends_in_sigmoid: bool = False
+    recipe: Recipe,
+    shapes: Mapping[str, Shape],
+    class_names: Sequence[str],
+    *,
+    dtypes: Mapping[str, np.dtype[Any]] = MappingProxyType({}),
+    ends_in_sigmoid: bool = False,
 ) -> Task:
     """Return the task that the recipe states, or that follows from the network and the labels.
 
-    The `shapes` are those of the network's outputs by role, with the batch axis; None is any size. An id without a name
-    has an empty one in `class_names`, which are empty without labels.
+    The `shapes` are those of the network's outputs by role, with the batch axis; None is any size. The `dtypes` matter
+    to task tensors. An id without a name has an empty one in `class_names`, which are empty without labels.
     """
     answers = recipe.answers
+    if answers.task == "tensors":
+        return _tensors(recipe, shapes, dtypes)
     if "map" in shapes:
         return _segment(recipe, shapes["map"], class_names)
     if "boxes" in shapes:
@@ -69,6 +79,21 @@ def choose_task(
             raise LabelError(f"labels {answers.labels!r} have {twice!r} twice: task multilabel needs different names")
         return Multilabel(tuple(class_names), answers.outputs, answers.top_k, _thresholds(answers, units))
     return Classify(tuple(class_names), answers.outputs, answers.top_k)
+
+
+def _tensors(recipe: Recipe, shapes: Mapping[str, Shape], dtypes: Mapping[str, np.dtype[Any]]) -> Tensors:
+    outputs = {}
+    for name, (_, *sizes) in shapes.items():
+        shape = tuple(size for size in sizes if size is not None)
+        if len(shape) < len(sizes):
+            raise SourceError(
+                f"the output {name!r} of the network of {recipe.source.model} has the shape {sizes} per image: "
+                "task tensors needs a fixed one"
+            )
+        if name in ("ok", "error"):
+            raise SourceError(f"the network has an output {name!r}, which every answer has: rename it")
+        outputs[name] = shape, dtypes[name]
+    return Tensors(outputs)
 
 
 def _segment(recipe: Recipe, shape: Shape, class_names: Sequence[str]) -> Segment:

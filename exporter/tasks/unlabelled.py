@@ -1,10 +1,10 @@
-"""The tasks without labels: a vector per image, for comparing images, and one number per image or several."""
+"""The tasks without labels: a vector per image, for comparing images; one number or several; and all outputs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
@@ -116,3 +116,38 @@ class Regress(Task):
 
     def _describe(self, values: np.ndarray) -> str:
         return ", ".join(f"{name} {value:.6g}" for name, value in zip(self.names, values, strict=True))
+
+
+@dataclass(frozen=True)
+class Tensors(Task):
+    """See `Task`. The outputs of the network by name, each with its shape per image and its dtype."""
+
+    name: ClassVar[str] = "tensors"
+    measure: ClassVar[str] = "difference, as a part of the largest value"
+    tolerance: ClassVar[Tolerance] = Tolerance(atol=1e-4, rtol=0.01)
+    outputs: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]
+
+    def signatures(self) -> Mapping[str, Signature]:
+        """See `Task.signatures`."""
+        columns = {name: Column(shape, np.dtype(dtype).type(0)) for name, (shape, dtype) in self.outputs.items()}
+
+        def compute(outputs: NetworkOutputs, _sizes: Tensor) -> Sequence[Tensor]:
+            return [outputs[name] for name in self.outputs]
+
+        answer = Signature("images", columns, compute)
+        return {"serving_default": answer, "pixels": replace(answer, takes="pixels")}
+
+    def compare(self, answers: Answers, result: NetworkResult, tolerance: Tolerance) -> Comparison:
+        """See `Task.compare`. Values are compared beside the largest of their output: others may be close to 0."""
+        arrays = {name: answers["serving_default"][name].astype(np.float64) for name in self.outputs}
+        largest, is_within = 0.0, True
+        for name, array in arrays.items():
+            expected = result.outputs[name].astype(np.float64)
+            difference, scale = (float(np.abs(numbers).max(initial=0)) for numbers in (array - expected, expected))
+            largest = max(largest, difference / max(scale, 1e-9) if difference else 0.0)
+            is_within &= tolerance.allows(np.float64(difference), np.float64(scale))
+        return Comparison(largest, is_within, _describe_all(arrays), _describe_all(result.outputs))
+
+
+def _describe_all(outputs: Mapping[str, np.ndarray]) -> str:
+    return ", ".join(f"{name} {_describe(array.reshape(-1))}" for name, array in outputs.items())

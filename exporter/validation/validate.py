@@ -12,7 +12,7 @@ import numpy as np
 
 from savedmodel_bakery.errors import ParityError, VerificationError
 from savedmodel_bakery.exporter import publish, resources, sources
-from savedmodel_bakery.exporter.network_outputs import ends_in_sigmoid, shapes, trace
+from savedmodel_bakery.exporter.network_outputs import dtypes, ends_in_sigmoid, shapes, trace
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.servable_module import Quantisation
 from savedmodel_bakery.exporter.sources.network import Network
@@ -179,7 +179,9 @@ def compare_with_source(
         evidence = judge(network)
         progress(f"comparing {len(photos)} photos")
         traced = trace(network.call, recipe)
-        task = choose_task(recipe, shapes(traced), class_names, ends_in_sigmoid=ends_in_sigmoid(traced))
+        task = choose_task(
+            recipe, shapes(traced), class_names, dtypes=dtypes(traced), ends_in_sigmoid=ends_in_sigmoid(traced)
+        )
         check = ParityCheck(network, recipe, task, tolerance_of(task))
         is_int8 = recipe.optimisation.is_int8
         int8_check = Int8Check(network.call, recipe, task, min_agreement=share, quantisation=None) if is_int8 else None

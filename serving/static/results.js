@@ -1,7 +1,7 @@
 // Turns the results of /photos into elements. Makes no requests. Texts become text nodes only.
 
 const SHOWN_SIDE = 640; // pixels of a drawing
-const SHOWN_NUMBERS = 12; // of an embedding
+const SHOWN_NUMBERS = 12; // of an embedding or a tensor
 
 // Makes an element; strings among the children become text.
 export function element(name, properties = {}, ...children) {
@@ -40,6 +40,14 @@ const SHOW = {
     const summary = `${embedding.length} numbers, length ${length}`;
     return { shown: [element("p", {}, summary), element("p", {}, first.join(", "))], summary };
   },
+  tensors: ({ tensors }) => {
+    const rows = Object.entries(tensors).map(([name, tensor]) => [name, shapeOf(tensor), [tensor].flat(Infinity)]);
+    const list = element("dl", {}, ...rows.flatMap(([name, shape, values]) => [
+      element("dt", {}, `${name} [${shape.join(", ")}]`),
+      element("dd", {}, values.slice(0, SHOWN_NUMBERS).map((value) => written(value, String)).join(", ")),
+    ]));
+    return { shown: [list], summary: rows.map(([name, shape]) => `${name} [${shape.join(", ")}]`).join(", ") };
+  },
   detect: ({ boxes }) => {
     const labels = [...new Set(boxes.map((box) => box.label))].sort();
     const rows = boxes.map((box) => ({ ...box, detail: position(box), swatch: colour(labels.indexOf(box.label)) }));
@@ -65,6 +73,7 @@ const SHOW = {
 // A number that is not finite is null.
 const written = (value, write) => (value === null || Number.isNaN(value) ? "not a number" : write(value));
 const percent = (score) => written(score, () => `${(100 * score).toFixed(1)} %`);
+const shapeOf = (tensor) => (Array.isArray(tensor) ? [tensor.length, ...(tensor.length ? shapeOf(tensor[0]) : [])] : []);
 const colour = (index) => `hsl(${(index * 137.5) % 360} 85% 55%)`;
 
 function position({ xmin, xmax, ymin, ymax }) {

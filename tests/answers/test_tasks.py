@@ -70,5 +70,6 @@ def test_each_task_has_its_columns() -> None:
         "detect": ("error", "boxes"),
         "segment": ("error", "shares", "map_png"),
         "regress": ("error", "values"),
+        "tensors": ("error", "npz"),
     }
     assert expected == {task: columns[2:-3] for task, columns in COLUMNS.items()}

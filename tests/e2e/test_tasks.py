@@ -231,6 +231,28 @@ def test_several_numbers_have_names(clients: Clients, tmp_path: Path) -> None:
     assert [-1, 1, -1, 2 * 128 / 255 - 1, 0] == pytest.approx(outputs["height"].tolist(), abs=1e-3)
 
 
+def test_all_outputs_of_a_network_as_they_are(clients: Clients, ask_amqp: AskAmqp, tmp_path: Path) -> None:
+    """A number, the picture itself and a whole number, in one answer."""
+    import keras
+
+    images = keras.Input((8, 8, 3))
+    means = keras.layers.GlobalAveragePooling2D()(images)
+    outputs = {"mean": means, "picture": 1 - images, "brightest": keras.ops.argmax(means, axis=-1)}
+    keras.Model(images, outputs).save(tmp_path / "network.keras")
+    result = bake_network(tmp_path, task="tensors")
+    arrays = ask(clients, result)
+    np.testing.assert_allclose([*MEANS.values(), [0, 0, 0]], arrays["mean"], atol=1e-3)
+    assert ((5, 8, 8, 3), "int32", 1) == (arrays["picture"].shape, arrays["brightest"].dtype, arrays["brightest"][1])
+    np.testing.assert_allclose(arrays["picture"][1, 3, 4], [1, 0, 0], atol=1e-3)
+    for client in clients(result.path.parent):
+        cyan, bad = client.tensors([picture("cyan"), b"?"])
+        assert ["brightest", "mean", "picture"] == list(cyan.tensors)
+        np.testing.assert_array_equal(arrays["picture"][1], cyan.tensors["picture"])
+        assert ({}, False) == (bad.tensors, bad.ok)
+        assert cyan == client.tensors(picture("cyan")) != client.tensors(picture("red"))
+    assert [0, 1, 1] == ask_amqp(result.path.parent, picture("cyan"))["mean"]
+
+
 def test_the_asynchronous_client_has_the_same_methods(tagger: BakeResult, serve: Serve) -> None:
     async def run(target: str) -> tuple[Tags, list[Tags]]:
         async with AsyncClient(target, model="network") as client:

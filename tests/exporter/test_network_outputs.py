@@ -74,7 +74,11 @@ def test_outputs_are_assigned_by_task_and_name(
 @pytest.mark.parametrize(
     ("shapes", "values", "message"),
     [
-        ((3, 4, 2), {}, "it must return one row of scores per image; for a label per pixel pass --task segment"),
+        (
+            (3, 4, 2),
+            {},
+            "one row of scores per image; for a label per pixel pass --task segment, for the outputs as they",
+        ),
         ((2,), {"task": "segment"}, "for the map: it must return [images, height, width, classes]"),
         (
             {"x": (2,), "y": (2,)},
@@ -84,7 +88,7 @@ def test_outputs_are_assigned_by_task_and_name(
         (
             {"x": (2,), "y": (2,)},
             {},
-            "; or use --task detect with --source-outputs boxes=NAME,scores=NAME, or --task regress with --output-",
+            "; or use --task detect with --source-outputs boxes=NAME,scores=NAME, --task regress with --output-names",
         ),
         (
             {"mass": (1,), "height": ()},

@@ -18,7 +18,7 @@ def test_the_public_names_are_exactly_these() -> None:
         "DeadlineExceededError", "Detections", "Embedding", "InvalidResponseError", "LabelError",
         "LocalTransport", "ParityError",
         "Prediction", "PublishError", "Recipe", "RecipeError", "Regression", "RequestRefusedError", "ScoredLabel",
-        "Segmentation", "SourceError", "Tag", "Tags", "Tls", "TlsHandshakeError", "VerificationError",
+        "Segmentation", "SourceError", "Tag", "Tags", "Tensors", "Tls", "TlsHandshakeError", "VerificationError",
         "VersionStatus", "__version__", "bake",
     ]  # fmt: skip
     assert expected == sorted(savedmodel_bakery.__all__)

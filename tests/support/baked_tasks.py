@@ -30,6 +30,7 @@ TASKS: dict[str, tuple[str, dict[str, Any]]] = {
     "multilabel": ("tagger", _COLOURS),
     "embed": ("tagger", {"task": "embed", "layer": "mean"}),
     "regress": ("meter", {"task": "regress", "output_names": "red,green"}),
+    "tensors": ("tagger", {"task": "tensors"}),
     "detect": ("detector", _COLOURS | _BOXES),
     "segment": ("segmenter", {"task": "segment", "size": 96, "labels": "four.txt"}),
 }

@@ -103,11 +103,14 @@ def test_out_is_a_vector_or_a_map(run: Run) -> None:
     ("arguments", "error"),
     [
         (["meter", "--top-k", "2", "horse"], "--top-k does not apply to a model whose task is regress"),
-        (["detector", "--out", "a.npy", "horse"], "--out is for tasks embed and segment; the model's task is detect"),
-        (["embedder", "--draw", "a.png", "horse"], "--draw is for tasks detect and segment; the model's task is embed"),
+        (
+            ["detector", "--out", "a.npy", "horse"],
+            "--out is for tasks embed, segment, tensors; the model's task is detect",
+        ),
+        (["embedder", "--draw", "a.png", "horse"], "--draw is for tasks detect, segment; the model's task is embed"),
         (
             ["efficientnet_lite0", "--draw", "a.png", "horse"],
-            "--draw is for tasks detect and segment; the model's task is classify or binary",
+            "--draw is for tasks detect, segment; the model's task is classify or binary",
         ),
         (["embedder", "--out", "a.png", "horse"], "invalid --out a.png: must end with .npy"),
         (["detector", "--draw", "a.jpg", "horse"], "invalid --draw a.jpg: must end with .png"),

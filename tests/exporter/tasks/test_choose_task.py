@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
-from savedmodel_bakery.errors import BakeError, LabelError
+from savedmodel_bakery.errors import BakeError, LabelError, SourceError
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.tasks.choose import choose_task
 from savedmodel_bakery.exporter.tasks.classify import Binary, Classify, Multilabel
@@ -116,3 +117,19 @@ def test_what_does_not_fit_is_explained(
 ) -> None:
     with pytest.raises(BakeError, match=re.escape(message)):
         choose_task(recipe_of(**values), {"vector": (None, units)}, list(names))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        (
+            {"boxes": (None, None, 4)},
+            r"'boxes' of the network of \S+ has the shape \[None, 4\] per image",
+        ),
+        ({"ok": (None, 4)}, "the network has an output 'ok', which every answer has: rename it"),
+    ],
+)
+def test_tensors_need_fixed_shapes_and_other_names(recipe_of: RecipeOf, shapes: dict[str, Any], message: str) -> None:
+    recipe = recipe_of(task="tensors", **NO_LABELS)
+    with pytest.raises(SourceError, match=message):
+        choose_task(recipe, shapes, [], dtypes=dict.fromkeys(shapes, np.dtype("f4")))

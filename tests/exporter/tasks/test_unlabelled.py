@@ -1,4 +1,4 @@
-"""Tasks embed and regress: what the graph computes, and which differences are noticed."""
+"""Tasks embed, regress and tensors: what the graph computes, and which differences are noticed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from savedmodel_bakery.exporter.tasks.task import Answers, NetworkResult, Tolerance
-from savedmodel_bakery.exporter.tasks.unlabelled import Embed, Regress
+from savedmodel_bakery.exporter.tasks.unlabelled import Embed, Regress, Tensors
 
 VECTORS = np.array([[3.0, 4.0], [0.0, 0.0], [-1.0, 0.0]], np.float32)
 
@@ -108,3 +108,14 @@ def test_a_number_near_zero_may_differ_by_rounding() -> None:
         answers = {"serving_default": {"value": np.float32(value)}}
         comparison = task.compare(answers, result(np.zeros(1, np.float32)), task.tolerance)
         assert (is_within, pytest.approx(value)) == (comparison.is_within, comparison.difference)
+
+
+@pytest.mark.parametrize(("value", "is_within"), [(100.0, True), (100.9, True), (102.0, False)])
+def test_a_tensor_may_differ_by_a_part_of_its_largest_value(value: float, is_within: bool) -> None:
+    task = Tensors({"map": ((2,), np.dtype(np.float32)), "count": ((), np.dtype(np.int32))})
+    answers = {"serving_default": {"map": np.array([0.5, value], np.float32), "count": np.int32(3)}}
+    expected = NetworkResult({"map": np.array([0, 100], np.float32), "count": np.float32(3)}, (1, 1))
+    comparison = task.compare(answers, expected, task.tolerance)
+    assert is_within == comparison.is_within
+    assert max(0.5, value - 100) / 100 == pytest.approx(comparison.difference, abs=1e-6)
+    assert "map [0, 100], count [3]" == comparison.expected
