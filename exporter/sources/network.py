@@ -5,7 +5,7 @@ Whether a Keras model scales pixels itself is measured: by what it does with the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,12 +66,13 @@ def from_keras_model(model: Any, name: str, layer: str | None = None) -> Network
         return Network(lambda pixels: model(pixels, training=False))
     recipe = recipe_from_shape(model.input_shape, name)
 
-    def call(pixels: NormalisedBatch) -> NetworkOutput:
+    def run(pixels: NormalisedBatch) -> NetworkOutput:
         outputs = model(pixels, training=False)
         if isinstance(outputs, (list, tuple)):
             return dict(zip(model.output_names, outputs, strict=True))
         return outputs
 
+    call = take_pixels(run, model.input_shape, model.inputs[0].dtype if model.inputs else "float32")
     outputs = getattr(model, "output", None)  # none if a Sequential has not been called
     names = outputs if isinstance(outputs, dict) else getattr(model, "output_names", ())
     recipe |= recipe_from_outputs(names)
@@ -117,11 +118,58 @@ def _up_to(model: Any, layer: str, name: str) -> Any:
         raise SourceError(f"cannot use layer {layer!r} of {name}: {error}") from error
 
 
+def take_pixels(
+    run: Callable[[Tensor], NetworkOutput], shape: Sequence[int | None], dtype: str
+) -> Callable[[NormalisedBatch], NetworkOutput]:
+    """Return a network that takes float32 [any number, height, width, channels], from one with another input.
+
+    That may have another dtype, of which integers take rounded pixels; the channels before the height, as its outputs
+    with four axes then do; and a fixed number of images.
+    """
+    import tensorflow as tf
+
+    axes = ([0, 3, 1, 2], [0, 2, 3, 1]) if _is_channels_first(shape) else None
+
+    def call(pixels: NormalisedBatch) -> NetworkOutput:
+        element = tf.as_dtype(dtype)
+        images = tf.saturate_cast(tf.round(pixels), element) if element.is_integer else tf.cast(pixels, element)
+        if axes is not None:
+            images = tf.transpose(images, axes[0])
+        outputs = run(images) if shape[0] is None else _run_in_batches(run, images, shape[0])
+        if axes is None:
+            return outputs
+        return tf.nest.map_structure(
+            lambda each: tf.transpose(each, axes[1]) if each.shape.rank == 4 else each, outputs
+        )
+
+    return call
+
+
+def _run_in_batches(run: Callable[[Tensor], NetworkOutput], images: Tensor, size: int) -> NetworkOutput:
+    """Run a network that takes `size` images at a time; zeros fill up the last batch."""
+    import tensorflow as tf
+
+    count, shape = tf.shape(images)[0], images.shape[1:]
+    padded = tf.pad(images, [[0, -count % size], *[[0, 0]] * len(shape)])
+    batches = tf.reshape(padded, [-1, size, *shape])
+    outputs = tf.function(run).get_concrete_function(tf.TensorSpec([size, *shape], images.dtype)).structured_outputs
+    specs = tf.nest.map_structure(lambda each: tf.TensorSpec(each.shape, each.dtype), outputs)
+    mapped = tf.map_fn(run, batches, fn_output_signature=specs)
+    return tf.nest.map_structure(lambda each: tf.reshape(each, [-1, *each.shape[2:]])[:count], mapped)
+
+
+def _is_channels_first(shape: Sequence[int | None]) -> bool:
+    return len(shape) == 4 and shape[1] in (1, 3) and shape[3] not in (1, 3)
+
+
 def recipe_from_shape(shape: object, name: str) -> dict[str, Any]:
     """Return the values of a recipe that follow from the shape of a network's input, one batch of images."""
+    if isinstance(shape, (list, tuple)) and _is_channels_first(shape):
+        shape = shape[0], shape[2], shape[3], shape[1]
     if not isinstance(shape, (list, tuple)) or len(shape) != 4 or shape[3] not in (1, 3, None):
         raise SourceError(
-            f"the input of {name} has shape {shape}: must be [batch, height, width, channels] with 1 or 3 channels"
+            f"the input of {name} has shape {shape}: must be [batch, height, width, channels] or [batch, channels, "
+            "height, width] with 1 or 3 channels"
         )
     _, height, width, channels = shape
     recipe: dict[str, Any] = {"size": (height, width)} if height and width else {}
@@ -134,8 +182,10 @@ def find_scaling_layer(model: Any) -> str | None:
     Runs a black, a grey and a white image through everything before the first layer with weights, or through all of a
     model without weights: Rescaling, Normalization, or the operations that `keras.applications…preprocess_input` adds
     to a model; nested models too. None if the values that reach that layer, or the end, aren't pixels 0..255 scaled to
-    a range around 0, or can't be measured.
+    a range around 0, or can't be measured, as with the channels first.
     """
+    if _is_channels_first(model.input_shape):
+        return None
     _, height, width, channels = model.input_shape
     images = np.zeros((3, height or _MEASURED_SIDE, width or _MEASURED_SIDE, channels or 3), np.float32)
     images += np.reshape(_UNSCALED, (3, 1, 1, 1))

@@ -15,8 +15,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from savedmodel_bakery.errors import SourceError
-from savedmodel_bakery.exporter.sources.network import Network, listed, recipe_from_outputs, recipe_from_shape
-from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch
+from savedmodel_bakery.exporter.sources.network import (
+    Network,
+    listed,
+    recipe_from_outputs,
+    recipe_from_shape,
+    take_pixels,
+)
+from savedmodel_bakery.exporter.tensor_types import NetworkOutput, Tensor
 
 HUB_PREFIX = "hub:"
 _KAGGLE = re.compile(r"https://(?:www\.)?kaggle\.com/models/(.+)")
@@ -24,6 +30,7 @@ _CONVENTION = {"crop": "none", "resize": "bilinear", "antialias": False, "scale"
 _CLASSIFIER = {"labels": "imagenet1001", "outputs": "logits"}
 _EMBEDDER = {"task": "embed"}
 
+_WHITE = 255
 _FEATURES = "image_feature_vector"
 # Preferred first; all but the last are those of modules of the TF 1 format.
 _SIGNATURES = ("image_classification", _FEATURES, "default", "serving_default")
@@ -71,36 +78,22 @@ def _from_signature(loaded: Any, model: str, name: str, input_alias: str | None,
     if output_alias is not None:
         outputs = {output_alias: outputs[_select("output", output_alias, outputs, owner)]}
     spec = inputs[alias]
-    if spec.dtype.name not in ("float32", "uint8"):
+    if not spec.dtype.is_floating and not (spec.dtype.is_integer and spec.dtype.max >= _WHITE):
         raise SourceError(
-            f'input "{alias}" of {owner} has dtype {spec.dtype.name}: must be float32 or uint8, as the bakery decodes '
-            "images before the network"
+            f'input "{alias}" of {owner} has dtype {spec.dtype.name}: must be a float, or an integer up to {_WHITE} or '
+            "more, as the bakery decodes images before the network"
         )
-    recipe = recipe_from_shape(spec.shape.as_list() if spec.shape.rank is not None else None, model)
-    if spec.dtype.name == "uint8":
+    shape: Any = spec.shape.as_list() if spec.shape.rank is not None else None
+    recipe = recipe_from_shape(shape, model)
+    if spec.dtype.is_integer:
         recipe["scale"] = "0..255"
 
-    def run(images: NormalisedBatch) -> dict[str, NetworkOutput]:
+    def run(images: Tensor) -> NetworkOutput:
         # Through `loaded`, which keeps the variables alive; a signature alone doesn't.
         answers = loaded.signatures[name](**{alias: images})
-        return {output: answers[output] for output in outputs}
+        return {output: answers[output] for output in outputs} if len(outputs) > 1 else answers[next(iter(outputs))]
 
-    def call(pixels: NormalisedBatch) -> NetworkOutput:
-        import tensorflow as tf
-
-        images = tf.saturate_cast(tf.round(pixels), tf.uint8) if spec.dtype == tf.uint8 else pixels
-        if spec.shape.rank == 4 and spec.shape[0] == 1:
-            answers = tf.map_fn(
-                lambda image: {output: row[0] for output, row in run(image[tf.newaxis]).items()},
-                images,
-                fn_output_signature={
-                    output: tf.TensorSpec(value.shape[1:], value.dtype) for output, value in outputs.items()
-                },
-            )
-        else:
-            answers = run(images)
-        return answers if len(answers) > 1 else next(iter(answers.values()))
-
+    call = take_pixels(run, shape, spec.dtype.name)
     shapes = [tuple(each.shape.as_list()) if each.shape.rank is not None else None for each in outputs.values()]
     shape = shapes[0] if len(shapes) == 1 else None
     return Network(call, {**recipe, **recipe_from_outputs(outputs)}, output_shape=shape)
@@ -160,13 +153,15 @@ def _from_callable(loaded: Any, model: str) -> Network:
     function = loaded.__call__
     signatures = [concrete.structured_input_signature for concrete in function.concrete_functions]
     takes_training = any("training" in kwargs or len(args) > 1 for args, kwargs in signatures)
-    shapes = [args[0].shape for args, _ in signatures if args and hasattr(args[0], "shape")]
-    recipe = recipe_from_shape(shapes[0].as_list(), model) if shapes and shapes[0].rank is not None else {}
+    specs = [args[0] for args, _ in signatures if args and hasattr(args[0], "shape")]
 
-    def call(pixels: NormalisedBatch) -> NetworkOutput:
-        return loaded(pixels, training=False) if takes_training else loaded(pixels)
+    def run(images: Tensor) -> NetworkOutput:
+        return loaded(images, training=False) if takes_training else loaded(images)
 
-    return Network(call, recipe)
+    if not specs or specs[0].shape.rank is None:
+        return Network(run)
+    shape = specs[0].shape.as_list()
+    return Network(take_pixels(run, shape, specs[0].dtype.name), recipe_from_shape(shape, model))
 
 
 def _resolve(model: str) -> Path:

@@ -9,9 +9,10 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from savedmodel_bakery.exporter.sources import read_network
-from savedmodel_bakery.exporter.sources.network import find_scaling_layer, from_keras_model
+from savedmodel_bakery.exporter.sources.network import find_scaling_layer, from_keras_model, take_pixels
 
 # Keras saves its variables in a way that NumPy 2 warns about.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
@@ -161,3 +162,20 @@ def test_preprocess_input_is_recognised_in_a_file(module: str, tmp_path: Path) -
 def test_the_scale_of_other_models_is_not_known(make: Callable[[], keras.Model], expected: dict[str, Any]) -> None:
     network = from_keras_model(make(), "m")
     assert (expected, {}, None) == (network.recipe, network.defaults, network.scaling_layer)
+
+
+@pytest.mark.parametrize("batch", [None, 1, 2])
+def test_other_forms_of_input_take_the_same_pixels(batch: int | None) -> None:
+    """Channels first, a fixed number of images, and half precision, or whole numbers."""
+    image = keras.Input((3, 8, 6), batch_size=batch)
+    mean = layers.GlobalAveragePooling2D(data_format="channels_first")(image)
+    network = from_keras_model(keras.Model(image, [mean, image * 2]), "first")
+    assert {"size": (8, 6)} == network.recipe
+    pixels = np.random.default_rng(0).uniform(0, 255, (3, 8, 6, 3)).astype(np.float32)
+    mean, doubled = network.call(tf.constant(pixels)).values()  # type: ignore[union-attr]
+    np.testing.assert_allclose(pixels.mean(axis=(1, 2)), mean, rtol=1e-5)
+    np.testing.assert_allclose(pixels * 2, doubled, rtol=1e-5)
+    for dtype, atol in (("uint8", 0.5), ("float16", 0.1), ("int32", 0.5)):
+        same = take_pixels(lambda images: images, (batch, 8, 6, 3), dtype)(tf.constant(pixels))
+        assert dtype == same.dtype.name
+        np.testing.assert_allclose(pixels, tf.cast(same, tf.float32), atol=atol)

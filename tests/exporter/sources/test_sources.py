@@ -160,7 +160,7 @@ def test_a_fixed_size_of_a_saved_model_is_known(tmp_path: Path) -> None:
             'has no output "c"; it has "a", "b": select one with --source-output',
             id="unknown output",
         ),
-        pytest.param({"source_signature": "decode"}, "has dtype string: must be float32", id="string input"),
+        pytest.param({"source_signature": "decode"}, "has dtype string: must be a float", id="string input"),
         pytest.param({"weights": "none"}, "--weights cannot be used with model", id="weights"),
     ],
 )
