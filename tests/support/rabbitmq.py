@@ -110,7 +110,7 @@ class RabbitMQ:
         """Run rabbitmqctl and return its output."""
         command = [CONTROL, "--quiet", "--node", self._environment["RABBITMQ_NODENAME"], *arguments]
         return subprocess.run(
-            command, env=self._environment, cwd=self.folder, check=True, capture_output=True, text=True, timeout=60
+            command, env=self._environment, cwd=self.folder, check=True, capture_output=True, text=True, timeout=150
         ).stdout
 
     def add_user(self, name: str, password: str, configure: str, write: str, read: str) -> None:

@@ -250,7 +250,7 @@ def test_a_lost_connection_is_not_the_end_of_the_results(
     broker.start()
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(400)
 @pytest.mark.own_broker
 def test_a_broker_without_memory_delays_no_caller_beyond_the_timeout(
     broker: RabbitMQ, start: StartWorker, connect: Connect
