@@ -12,6 +12,7 @@ from savedmodel_bakery.exporter.recipe.fields import (
     FieldGroup,
     Parsed,
     PathOrName,
+    Switch,
     Text,
     WholeNumber,
     recipe_field,
@@ -105,6 +106,19 @@ class Source(FieldGroup):
         "Layer of a Keras model whose output is used, such as the one before its classifier for task embed.",
         metavar="NAME",
         when_unset="the last one; for task embed, without the classifier of keras:NAME and efficientnet-lite",
+    )
+    custom_objects: str | None = recipe_field(
+        Text(),
+        "Python module whose classes and functions the layers of a .keras or .h5 file are; it may be in the working "
+        "directory.",
+        metavar="MODULE",
+        when_unset="none",
+    )
+    trust_model: bool | None = recipe_field(
+        Switch(),
+        "Whether to run code that a .keras file contains, such as a Lambda layer's. Only for files of people whom you "
+        "trust.",
+        when_unset="false",
     )
 
 

@@ -63,8 +63,21 @@ _SOURCES = (
         user_model.read_function,
     ),
 )
+_OTHER_FORMATS = {
+    ".onnx": "an ONNX model: convert it with onnx2tf, pass the SavedModel as --model and this file as --reference",
+    ".tflite": "a TF Lite model, which is served as it is: bakery model-server --prefer_tflite_model",
+    **dict.fromkeys((".pt", ".pth"), "a PyTorch model: export it to ONNX, and convert that with onnx2tf"),
+}
 # Fields of a recipe that are for some sources only.
-_OPTIONS = ("weights", "source_signature", "source_input", "source_output", "layer")
+_OPTIONS = (
+    "weights",
+    "source_signature",
+    "source_input",
+    "source_output",
+    "layer",
+    "custom_objects",
+    "trust_model",
+)
 
 
 def read_network(values: Mapping[str, Any]) -> Network:
@@ -86,6 +99,8 @@ def find_source(model: str) -> Source:
     for source in _SOURCES:
         if source.matches(model):
             return source
+    if hint := _OTHER_FORMATS.get(Path(model).suffix.lower()):
+        raise SourceError(f"{model} is {hint}")
     raise SourceError(f"unknown model {model!r}: allowed are {'; '.join(source.form for source in _SOURCES)}")
 
 

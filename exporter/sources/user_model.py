@@ -20,25 +20,56 @@ from savedmodel_bakery.files import MAX_BYTES
 FUNCTION_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
-def read_file(model: str, *, layer: str | None = None) -> Network:
-    """Load the file without its optimizer, and without running code it may contain."""
+def read_file(
+    model: str, *, layer: str | None = None, custom_objects: str | None = None, trust_model: bool | None = None
+) -> Network:
+    """Load the file without its optimizer.
+
+    Code that it may contain runs only with `trust_model`. `custom_objects` is the name of a module whose classes and
+    functions Keras finds by their names.
+    """
     if not Path(model).is_file():
         raise SourceError(f"file not found: {model}")
     _check_container(Path(model))
     import keras
 
+    known = {} if custom_objects is None else _callables(custom_objects)
     try:
-        loaded = keras.saving.load_model(model, compile=False, safe_mode=True)
+        loaded = keras.saving.load_model(model, custom_objects=known, compile=False, safe_mode=not trust_model)
     except Exception as error:  # Keras raises all types of errors
-        saved_by = _keras_version(Path(model))
-        advice = ""
-        if saved_by.startswith("2."):
-            advice = (
-                f"; it was saved by Keras {saved_by}: load it with the package tf-keras, "
-                'tf_keras.models.load_model(…).export("FOLDER"), and bake --model FOLDER'
-            )
-        raise SourceError(f"Keras {keras.__version__} cannot load {model}: {error}{advice}") from error
+        reason = _explain(str(error), Path(model))
+        raise SourceError(f"Keras {keras.__version__} cannot load {model}: {reason}") from error
     return replace(from_keras_model(loaded, model, layer), application=find_application(loaded))
+
+
+def _explain(error: str, path: Path) -> str:
+    """Return why Keras can't load a file, and what helps."""
+    saved_by = _keras_version(path)
+    if saved_by.startswith("2."):
+        return (
+            f"{error}; it was saved by Keras {saved_by}: load it with the package tf-keras, "
+            'tf_keras.models.load_model(…).export("FOLDER"), and bake --model FOLDER'
+        )
+    function = "or pass --model package.module:callable, a function that returns the model"
+    unknown = re.search(r"(?:Could not locate (?:class|function)|Unknown (?:layer|object):?) '([^']+)'", error)
+    if unknown is not None:
+        return (
+            f"it does not know {unknown[1]!r}, which the model uses; pass --custom-objects MODULE, the module that "
+            f"defines it, {function}"
+        )
+    if "is a Python lambda" in error or "`Lambda` layer" in error:
+        return (
+            "it has a Lambda layer, whose code is in the file; pass --trust-model if you trust that code, which then runs, "
+            f"{function}"
+        )
+    if "Lambda" in error and "output_shape" in error:
+        return f"it has a Lambda layer that does not state its output_shape; state it there, {function}"
+    return error
+
+
+def _callables(module: str) -> dict[str, Callable[..., Any]]:
+    """Return the classes and functions of a module, by name."""
+    return {name: value for name, value in vars(_import(module, module)).items() if callable(value)}
 
 
 def _check_container(path: Path) -> None:
@@ -105,14 +136,23 @@ def import_callable(name: str) -> Callable[..., Any]:
     if not FUNCTION_NAME.fullmatch(name):
         raise SourceError(f"invalid function name {name!r}: must be package.module:callable")
     module_name, _, attributes = name.partition(":")
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
+    target: Any = _import(module_name, name)
     try:
-        target = importlib.import_module(module_name)
         for attribute in attributes.split("."):
             target = getattr(target, attribute)
     except Exception as error:  # user code can raise anything
         raise SourceError(f"cannot import {name!r}: {type(error).__name__}: {error}") from error
     if not callable(target):
         raise SourceError(f"{name!r} is a {type(target).__name__}: must be callable")
-    return target
+    found: Callable[..., Any] = target
+    return found
+
+
+def _import(module: str, described: str) -> Any:
+    """Import a module, which may be in the working directory."""
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        return importlib.import_module(module)
+    except Exception as error:  # user code can raise anything
+        raise SourceError(f"cannot import {described!r}: {type(error).__name__}: {error}") from error

@@ -1,0 +1,78 @@
+"""Keras files with code of their own: what they need is named, and loads them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from savedmodel_bakery.errors import SourceError
+from savedmodel_bakery.exporter.sources import read_network
+
+OWN_LAYERS = """
+import keras
+
+class Halve(keras.layers.Layer):
+    def call(self, images):
+        return images / 2
+"""
+SAVE = """
+import keras
+from own_layers import Halve
+
+image = keras.Input((8, 8, 3))
+for layer, name in ((Halve(), "own.keras"), (keras.layers.Lambda(lambda x: x / 2), "code.keras")):
+    keras.Model(image, keras.layers.GlobalAveragePooling2D()(layer(image))).save(name)
+"""
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Written by another process, so that this one does not know the layers."""
+    folder = tmp_path_factory.mktemp("files")
+    (folder / "own_layers.py").write_text(OWN_LAYERS)
+    subprocess.run([sys.executable, "-c", SAVE], cwd=folder, check=True)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("file", "message", "option"),
+    [
+        (
+            "own.keras",
+            r"it does not know 'Halve', which the model uses; pass --custom-objects MODULE, .* or pass --model package",
+            {"custom_objects": "own_layers"},
+        ),
+        (
+            "code.keras",
+            r"it has a Lambda layer, whose code is in the file; pass --trust-model to run .* or pass --model package",
+            {"trust_model": True},
+        ),
+    ],
+)
+def test_what_a_file_needs(
+    files: Path, monkeypatch: pytest.MonkeyPatch, file: str, message: str, option: dict[str, object]
+) -> None:
+    monkeypatch.chdir(files)
+    with pytest.raises(SourceError, match=message):
+        read_network({"model": file})
+    network = read_network({"model": file, **option})
+    np.testing.assert_allclose(network.call(tf.ones([1, 8, 8, 3])), np.full([1, 3], 0.5))
+
+
+def test_a_module_that_is_not_there(files: Path) -> None:
+    with pytest.raises(SourceError, match="cannot import 'no_layers': ModuleNotFoundError"):
+        read_network({"model": str(files / "own.keras"), "custom_objects": "no_layers"})
+
+
+@pytest.mark.parametrize(
+    ("model", "hint"),
+    [("net.onnx", "an ONNX model: convert it with onnx2tf"), ("net.tflite", "a TF Lite model"), ("a.pt", "a PyTorch")],
+)
+def test_other_formats_are_known_by_name(model: str, hint: str) -> None:
+    with pytest.raises(SourceError, match=f"{model} is {hint}"):
+        read_network({"model": model})
