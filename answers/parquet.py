@@ -37,6 +37,7 @@ _FIELDS = {
         pa.field("map_png", pa.binary()),
         pa.field("values", _NUMBERS, nullable=False),
         pa.field("npz", pa.binary()),
+        pa.field("png", pa.binary()),
         pa.field("model", pa.string(), nullable=False),
         pa.field("version", pa.int64()),
         pa.field("signature", pa.string(), nullable=False),

@@ -11,7 +11,7 @@ from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.answers.signatures import CLASSIFY_SIGNATURE, DEFAULT_SIGNATURE, REGRESS_SIGNATURE
 from savedmodel_bakery.answers.tasks.labels import MULTILABEL, Classification, Tags
 from savedmodel_bakery.answers.tasks.numbers import EMBED, REGRESS, TENSORS, Embedding, Regression, Tensors
-from savedmodel_bakery.answers.tasks.regions import DETECT, SEGMENT, Detections, Segmentation
+from savedmodel_bakery.answers.tasks.regions import DETECT, SEGMENT, TRANSFORM, Detections, Picture, Segmentation
 from savedmodel_bakery.client.calls import Call, ModelSpec, Result, VersionStatus, run_flow_async
 from savedmodel_bakery.client.client import Images
 from savedmodel_bakery.client.credentials import Tls
@@ -102,6 +102,16 @@ class BaseAsyncClient:
     async def segment(self, images: Any) -> Any:
         """See `Client.segment`."""
         return await self._run(self._flows.run_task(SEGMENT, images))
+
+    @overload
+    async def transform(self, images: Image) -> Picture: ...
+
+    @overload
+    async def transform(self, images: Images) -> list[Picture]: ...
+
+    async def transform(self, images: Any) -> Any:
+        """See `Client.transform`."""
+        return await self._run(self._flows.run_task(TRANSFORM, images))
 
     @overload
     async def regress(self, images: Image) -> Regression: ...

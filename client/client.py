@@ -10,7 +10,7 @@ from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.answers.signatures import CLASSIFY_SIGNATURE, DEFAULT_SIGNATURE, REGRESS_SIGNATURE
 from savedmodel_bakery.answers.tasks.labels import MULTILABEL, Classification, Tags
 from savedmodel_bakery.answers.tasks.numbers import EMBED, REGRESS, TENSORS, Embedding, Regression, Tensors
-from savedmodel_bakery.answers.tasks.regions import DETECT, SEGMENT, Detections, Segmentation
+from savedmodel_bakery.answers.tasks.regions import DETECT, SEGMENT, TRANSFORM, Detections, Picture, Segmentation
 from savedmodel_bakery.client.calls import ModelSpec, Result, VersionStatus, run_flow
 from savedmodel_bakery.client.credentials import Tls
 from savedmodel_bakery.client.flows import Flow, Flows
@@ -112,6 +112,16 @@ class BaseClient:
     def segment(self, images: Any) -> Any:
         """Return the class of each pixel of each image; for arguments and errors see `classify`."""
         return self._run(self._flows.run_task(SEGMENT, images))
+
+    @overload
+    def transform(self, images: Image) -> Picture: ...
+
+    @overload
+    def transform(self, images: Images) -> list[Picture]: ...
+
+    def transform(self, images: Any) -> Any:
+        """Return the picture that the network makes of each image; for arguments and errors see `classify`."""
+        return self._run(self._flows.run_task(TRANSFORM, images))
 
     @overload
     def regress(self, images: Image) -> Regression: ...

@@ -3,6 +3,7 @@
 Task tensors has no roles: its outputs keep their names, dtypes and shapes.
 
 vector    [images, units]: one number per class, or an embedding
+picture   [images, height, width, 1 or 3], of task image
 map       [images, height, width, classes] or [images, height, width]
 boxes     [images, boxes, 4]
 scores    [images, boxes, classes], or [images, boxes] beside `classes`
@@ -33,6 +34,8 @@ ONLY_OUTPUT = "output"
 
 _SELECT_ONE = "select one with --source-output of a SavedModel or --layer of a Keras model"
 
+_ROLES = {"segment": "map", "image": "picture"}  # of the only output, by task
+
 # Without the number of images; None is any size.
 _BOX_SHAPES = {"boxes": (None, 4), "classes": (None,), "count": ()}
 
@@ -58,7 +61,7 @@ def assign_roles(outputs: NetworkOutput, recipe: Recipe) -> NetworkOutputs:
                 f"{'' if recipe.answers.task else advice}"
             )
         (outputs,) = outputs.values()
-    return {"map" if recipe.answers.task == "segment" else "vector": outputs}
+    return {_ROLES.get(recipe.answers.task or "", "vector"): outputs}
 
 
 def _numbers(outputs: Mapping[str, NetworkOutput], recipe: Recipe) -> NetworkOutput:
@@ -149,6 +152,9 @@ def _shaped(role: str, output: NetworkOutput, recipe: Recipe) -> NetworkOutput:
             is_allowed, allowed = shape.rank == 2 and shape[1] is not None, "one row of scores per image"
         case "map":
             is_allowed, allowed = None not in shape[1:] and shape.rank in (3, 4), "[images, height, width, classes]"
+        case "picture":
+            is_allowed = shape.rank == 4 and None not in shape[1:] and shape[3] in (1, 3)
+            allowed = "[images, height, width, 1 or 3]"
         case "scores":
             is_allowed, allowed = shape.rank in (2, 3), "[images, boxes, classes]"
         case _:

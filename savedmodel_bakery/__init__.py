@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from savedmodel_bakery.answers.predictions import Prediction
     from savedmodel_bakery.answers.tasks.labels import Classification, ScoredLabel, Tag, Tags
     from savedmodel_bakery.answers.tasks.numbers import Embedding, Regression, Tensors
-    from savedmodel_bakery.answers.tasks.regions import Box, Detections, Segmentation
+    from savedmodel_bakery.answers.tasks.regions import Box, Detections, Picture, Segmentation
     from savedmodel_bakery.client.aio import AsyncClient
     from savedmodel_bakery.client.amqp_clients import AmqpClient, AsyncAmqpClient
     from savedmodel_bakery.client.calls import VersionStatus
@@ -58,6 +58,7 @@ __all__ = [
     "LabelError",
     "LocalTransport",
     "ParityError",
+    "Picture",
     "Prediction",
     "PublishError",
     "Recipe",
@@ -88,6 +89,7 @@ _MODULES = {
     "Detections": "answers.tasks.regions",
     "Embedding": "answers.tasks.numbers",
     "LocalTransport": "local_transport",
+    "Picture": "answers.tasks.regions",
     "Prediction": "answers.predictions",
     "Recipe": "exporter.recipe",
     "Regression": "answers.tasks.numbers",

@@ -8,12 +8,12 @@ from savedmodel_bakery.answers.signatures import DEFAULT_SIGNATURE, TOP_K_SIGNAT
 from savedmodel_bakery.answers.task import Task, join
 from savedmodel_bakery.answers.tasks.labels import CLASSIFY, MULTILABEL
 from savedmodel_bakery.answers.tasks.numbers import EMBED, REGRESS, TENSORS
-from savedmodel_bakery.answers.tasks.regions import DETECT, SEGMENT
+from savedmodel_bakery.answers.tasks.regions import DETECT, SEGMENT, TRANSFORM
 from savedmodel_bakery.errors import RequestRefusedError
 from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.status import Code
 
-TASKS: tuple[Task[Any], ...] = (CLASSIFY, MULTILABEL, EMBED, DETECT, SEGMENT, REGRESS, TENSORS)
+TASKS: tuple[Task[Any], ...] = (CLASSIFY, MULTILABEL, EMBED, DETECT, SEGMENT, TRANSFORM, REGRESS, TENSORS)
 """All tasks, in the order of their recognition."""
 
 

@@ -1,4 +1,4 @@
-"""The tasks that return places in an image: detect, objects with their boxes, and segment, the class of each pixel."""
+"""The tasks that return places: detect, objects with boxes; segment, the class of each pixel; image, a picture."""
 
 from __future__ import annotations
 
@@ -107,17 +107,7 @@ class Segmentation(ImageResult):
         if not self.ok:
             raise ValueError(f"the image has no map, because it could not be read: {self.error}")
         with naming_extras("Segmentation.map", "draw"):
-            from PIL import Image
-
-        try:
-            with Image.open(io.BytesIO(self.map_png), formats=["PNG"]) as image:
-                if image.mode != "L":
-                    raise InvalidResponseError(f"the map is a PNG file of mode {image.mode}: must be 8-bit grey")
-                return np.array(image, np.uint8)
-        except Image.DecompressionBombError as exc:
-            raise InvalidResponseError(f"the map is too large for Pillow: {exc}") from exc
-        except OSError as exc:
-            raise InvalidResponseError(f"the map ({len(self.map_png)} bytes) is not a valid PNG file") from exc
+            return _read_png(self.map_png, ("L",), "map")
 
 
 class _Segment(Task[Segmentation]):
@@ -158,3 +148,80 @@ class _Segment(Task[Segmentation]):
 
 
 SEGMENT = _Segment()
+
+
+@dataclass(frozen=True)
+class Picture(ImageResult):
+    """The picture that the network made of one image.
+
+    Attributes:
+        ok: whether the image could be read.
+        error: the reason if it could not; None if `ok`.
+        png: a PNG file, gray or RGB, of 8 or 16 bits; empty if not `ok`.
+    """
+
+    png: bytes = field(default=b"", repr=False)
+
+    @cached_property
+    def array(self) -> np.ndarray:
+        """The levels, uint8 [height, width] or [height, width, 3], or uint16 [height, width]. Needs the extra `draw`.
+
+        Raises:
+            InvalidResponseError: `png` is not such a file, has more pixels than Pillow opens (179 million), or is RGB
+                of 16 bits, which Pillow can't read.
+            MissingPackageError: the extra is not installed.
+            ValueError: the image could not be read.
+        """
+        if not self.ok:
+            raise ValueError(f"there is no picture, because the image could not be read: {self.error}")
+        with naming_extras("Picture.array", "draw"):
+            return _read_png(self.png, ("L", "RGB", "I;16"), "picture")
+
+
+def _read_png(file: bytes, modes: tuple[str, ...], what: str) -> np.ndarray:
+    from PIL import Image
+
+    if "RGB" in modes and file[24:26] == b"\x10\x02":  # bits and colours in the header (PNG, 11.2.1)
+        raise InvalidResponseError(f"the {what} is RGB of 16 bits, which Pillow cannot read: decode `png` otherwise")
+    try:
+        with Image.open(io.BytesIO(file), formats=["PNG"]) as image:
+            if image.mode not in modes:
+                allowed = " or ".join(modes)
+                raise InvalidResponseError(f"the {what} is a PNG file of mode {image.mode}: must be {allowed}")
+            return np.array(image)
+    except Image.DecompressionBombError as exc:
+        raise InvalidResponseError(f"the {what} is too large for Pillow: {exc}") from exc
+    except OSError as exc:
+        raise InvalidResponseError(f"the {what} ({len(file)} bytes) is not a valid PNG file") from exc
+
+
+class _Transform(Task[Picture]):
+    name = "image"
+    method = "transform"
+    outputs: ClassVar = {"png_bytes": "n"}
+    result = Picture
+    file_suffix = ".png"
+
+    def read_row(self, row: Row) -> Picture:
+        return Picture(ok=True, error=None, png=row["png_bytes"])
+
+    def cells(self, result: Picture) -> dict[str, Any]:
+        return {"error": result.error, "png": result.png or None}
+
+    def document(self, result: Picture) -> dict[str, Any]:
+        """Return the columns; the file is base64."""
+        return {"error": result.error, "png": b64encode(result.png).decode()}
+
+    def labels_and_scores(self, row: Mapping[str, Any]) -> tuple[Hashable, Scores]:
+        """Return the file: two pictures are alike, or differ."""
+        return row["png"], {}
+
+    def lines(self, result: Picture) -> list[str]:
+        width, height = (int.from_bytes(result.png[start : start + 4], "big") for start in (16, 20))
+        return [f"PNG\t{width}x{height}\t{len(result.png)} bytes; --out FILE.png saves it"]
+
+    def file_content(self, result: Picture) -> bytes:
+        return result.png
+
+
+TRANSFORM = _Transform()

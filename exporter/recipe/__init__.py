@@ -70,6 +70,7 @@ _NEEDED: dict[str | None, tuple[str, ...]] = {
     "embed": (),
     "regress": (),
     "tensors": (),
+    "image": (),
     "segment": ("labels",),
     "detect": ("labels", "outputs", "boxes", "box_unit"),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -20,7 +21,7 @@ from savedmodel_bakery.exporter.recipe.fields import (
 
 LABELLED_TASKS = ("classify", "binary", "multilabel", "detect", "segment")
 TASKS_WITH_TOP_K = ("classify", "binary", "multilabel")
-TASKS_WITHOUT_LABELS = ("embed", "regress", "tensors")
+TASKS_WITHOUT_LABELS = ("embed", "regress", "tensors", "image")
 OBJECT_DETECTION_API = "tf-object-detection"
 _ROLES = ("boxes", "scores", "classes", "count")
 _NAME = re.compile(r"[^\W\d][\w.-]*")
@@ -62,6 +63,21 @@ def parse_units(text: str) -> tuple[str, ...]:
     if not all(units) or set(text) & set("[]'\""):
         raise ValueError
     return units
+
+
+def parse_range(text: str) -> tuple[float, float]:
+    """Parse the values that are black and white: `0..1`."""
+    lowest, highest = map(float, text.split(".."))
+    if not -math.inf < lowest < highest < math.inf:
+        raise ValueError
+    return lowest, highest
+
+
+def parse_bits(text: str) -> int:
+    """Parse the bits of a level: `8` or `16`."""
+    if text not in ("8", "16"):
+        raise ValueError
+    return int(text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +146,7 @@ class Answers(FieldGroup):
         Choice(*LABELLED_TASKS, *TASKS_WITHOUT_LABELS),
         "What the outputs mean: classify is one of several labels; binary is one of two, with one output for the "
         "second; multilabel is any number of labels; detect is boxes with labels; segment is a label per pixel; embed "
-        "is a vector; regress is one number or several; tensors is all outputs as they are.",
+        "is a vector; regress is one number or several; image is a picture; tensors is all outputs as they are.",
         when_unset="inferred: with one output binary, or without labels regress; otherwise multilabel after a "
         "sigmoid, else classify; detect if the outputs have the names of boxes and scores",
     )
@@ -173,6 +189,27 @@ class Answers(FieldGroup):
         metavar="NAME,…",
         when_unset="value for a single number",
         tasks=("regress",),
+    )
+    output_range: str | None = recipe_field(
+        Parsed(parse_range, "two numbers with .. between them, the lower one first, such as 0..1 or -1..1"),
+        "With task image, the network's values that are black and white; those beyond are clipped.",
+        metavar="BLACK..WHITE",
+        when_unset="required for task image",
+        tasks=("image",),
+    )
+    output_size: str | None = recipe_field(
+        Choice("network", "photo"),
+        "With task image, the size of the picture: that of the network's output, or of the upright photo, without the "
+        "margins of a letterbox.",
+        when_unset="network",
+        tasks=("image",),
+    )
+    output_bits: str | None = recipe_field(
+        Parsed(parse_bits, "8 or 16"),
+        "With task image, bits of a level in the PNG file.",
+        metavar="8|16",
+        when_unset="8",
+        tasks=("image",),
     )
     units: str | None = recipe_field(
         Parsed(parse_units, "text with a comma between units, such as m,kg"),

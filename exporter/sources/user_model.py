@@ -59,7 +59,7 @@ def _explain(error: str, path: Path) -> str:
         )
     if "is a Python lambda" in error or "`Lambda` layer" in error:
         return (
-            "it has a Lambda layer, whose code is in the file; pass --trust-model if you trust that code, which then runs, "
+            "it has a Lambda layer, whose code is in the file; pass --trust-model to run it if you trust it, "
             f"{function}"
         )
     if "Lambda" in error and "output_shape" in error:

@@ -12,13 +12,16 @@ from savedmodel_bakery.errors import LabelError, RecipeError, SourceError
 from savedmodel_bakery.exporter.recipe import Answers, Recipe
 from savedmodel_bakery.exporter.recipe.model import (
     OBJECT_DETECTION_API,
+    parse_bits,
     parse_fraction,
     parse_names,
+    parse_range,
     parse_thresholds,
     parse_units,
 )
 from savedmodel_bakery.exporter.tasks.classify import Binary, Classify, Multilabel
 from savedmodel_bakery.exporter.tasks.detect import Detect
+from savedmodel_bakery.exporter.tasks.picture import Picture
 from savedmodel_bakery.exporter.tasks.segment import Segment
 from savedmodel_bakery.exporter.tasks.task import Task
 from savedmodel_bakery.exporter.tasks.unlabelled import Embed, Regress, Tensors
@@ -47,6 +50,8 @@ def choose_task(
     answers = recipe.answers
     if answers.task == "tensors":
         return _tensors(recipe, shapes, dtypes)
+    if "picture" in shapes:
+        return _picture(recipe, shapes["picture"])
     if "map" in shapes:
         return _segment(recipe, shapes["map"], class_names)
     if "boxes" in shapes:
@@ -94,6 +99,24 @@ def _tensors(recipe: Recipe, shapes: Mapping[str, Shape], dtypes: Mapping[str, n
             raise SourceError(f"the network has an output {name!r}, which every answer has: rename it")
         outputs[name] = shape, dtypes[name]
     return Tensors(outputs)
+
+
+def _picture(recipe: Recipe, shape: Shape) -> Picture:
+    answers = recipe.answers
+    if answers.output_range is None:
+        raise RecipeError("task image needs --output-range, the values of the network that are black and white")
+    of_photo_size = answers.output_size == "photo"
+    if of_photo_size and not recipe.preprocessing.keeps_whole_photo:
+        raise RecipeError(
+            f"invalid output_size 'photo': with crop {recipe.preprocessing.crop!r} there is a picture of a part of the "
+            "photo only; must be network, or crop none or letterbox"
+        )
+    lowest, highest = parse_range(answers.output_range)
+    channels = shape[-1]
+    assert channels
+    return Picture(
+        channels, lowest, highest, parse_bits(answers.output_bits or "8"), of_photo_size, recipe.preprocessing
+    )
 
 
 def _segment(recipe: Recipe, shape: Shape, class_names: Sequence[str]) -> Segment:

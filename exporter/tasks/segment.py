@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 import tensorflow as tf
@@ -14,6 +14,7 @@ from PIL import Image
 from savedmodel_bakery.errors import VerificationError
 from savedmodel_bakery.exporter.image import framing
 from savedmodel_bakery.exporter.recipe import Preprocessing
+from savedmodel_bakery.exporter.tasks import resampling
 from savedmodel_bakery.exporter.tasks.task import (
     Answers,
     Column,
@@ -25,12 +26,9 @@ from savedmodel_bakery.exporter.tasks.task import (
     Tolerance,
     check_probabilities,
     doubt_logits,
-    placement_of,
 )
 from savedmodel_bakery.exporter.tensor_types import NetworkOutputs, Side, Tensor
 
-# Scores that are interpolated at one time. A photo's scores can take gigabytes, its map takes a byte per pixel.
-_BAND_SCORES = 2**22
 _SHOWN = 3
 
 
@@ -93,51 +91,35 @@ class Segment(Task):
         `image.framing.Placement` of one photo.
         """
         classes = len(self.class_names)
-        window = placement.window
-        rows, columns = (
-            _resampled(*sides)
-            for sides in zip(
-                (placement.height, placement.width),
-                (window.top, window.left),
-                (window.height, window.width),
-                self.preprocessing.size,
-                network_map.shape[:2],
-                strict=True,
-            )
-        )
+        rows, columns = resampling.resample(network_map, placement, self.preprocessing)
         photo_map = network_map[rows.first : rows.end, columns.first : columns.end]
         if self.outputs == "ids":
-            nearest = tf.gather(tf.cast(photo_map, tf.uint8), _nearest(columns.positions, columns), axis=1)
-            rows_at_once = tf.maximum(_BAND_SCORES // placement.width, 1)
+            ids = tf.cast(photo_map, tf.uint8)
+            nearest = tf.gather(ids, resampling.nearest(columns.positions, columns), axis=1)
 
             def ids_of(first: Side, end: Side) -> Tensor:
-                return tf.gather(nearest, _nearest(rows.positions[first:end], rows))
+                return tf.gather(nearest, resampling.nearest(rows.positions[first:end], rows))
         else:
-            # By one pixel at each edge, beyond which scores stay the same.
-            scores = tf.pad(self._class_scores(photo_map), [[1, 1], [1, 1], [0, 0]], "SYMMETRIC")
-            rows_at_once = tf.maximum(_BAND_SCORES // (placement.width * classes), 1)
+            scores_of = resampling.interpolator(self._class_scores(photo_map), rows, columns)
 
             def ids_of(first: Side, end: Side) -> Tensor:
-                resized = _interpolate(scores, rows.positions[first:end] + 1, columns.positions + 1)
-                return tf.cast(tf.argmax(resized, axis=-1, output_type=tf.int32), tf.uint8)
+                return tf.cast(tf.argmax(scores_of(first, end), axis=-1, output_type=tf.int32), tf.uint8)
 
-        def add_band(first: Side, number: Tensor, bands: Tensor, counts: Tensor) -> tuple[Side, Tensor, Tensor, Tensor]:
-            end = tf.minimum(first + rows_at_once, placement.height)
+        def compute(first: Side, end: Side, counts: Tensor) -> tuple[Tensor, Tensor]:
             ids = ids_of(first, end)
             flat = tf.cast(tf.reshape(ids, [-1]), tf.int32)
-            counts += tf.math.bincount(flat, minlength=classes, maxlength=classes, dtype=tf.int64)
-            return end, number + 1, bands.write(number, ids), counts
+            return ids, counts + tf.math.bincount(flat, minlength=classes, maxlength=classes, dtype=tf.int64)
 
-        bands = tf.TensorArray(tf.uint8, size=0, dynamic_size=True, infer_shape=False, element_shape=[None, None])
-        _, _, bands, counts = tf.while_loop(
-            lambda first, *_: first < placement.height,
-            add_band,
-            (tf.constant(0, tf.int64), tf.constant(0), bands, tf.zeros([classes], tf.int64)),
-            parallel_iterations=1,
+        ids, counts = resampling.in_bands(
+            placement,
+            1 if self.outputs == "ids" else classes,
+            compute,
+            tf.TensorSpec([None, None], tf.uint8),
+            tf.zeros([classes], tf.int64),
         )
         pixel_count = tf.cast(placement.height * placement.width, tf.float64)
         shares = tf.cast(tf.cast(counts, tf.float64) / pixel_count, tf.float32)
-        return tf.io.encode_png(bands.concat()[..., tf.newaxis]), shares
+        return tf.io.encode_png(ids[..., tf.newaxis]), shares
 
     def _class_scores(self, scores: Tensor) -> Tensor:
         """Return scores with one channel per class; a network for two classes may have one for the second."""
@@ -147,19 +129,11 @@ class Segment(Task):
 
     def _expected_map(self, result: NetworkResult) -> np.ndarray:
         """Return the class id of each pixel of the photo: uint8 [height, width]."""
-        network_map = result.outputs["map"]
-        place = placement_of(result.size, self.preprocessing)
-        parts = []
-        for axis, (length, start, fitted, whole) in enumerate(zip(*place, self.preprocessing.size, strict=True)):
-            size = network_map.shape[axis]
-            first, end = start * size // whole, -(-(start + fitted) * size // whole)
-            network_map = network_map.take(range(first, end), axis)
-            parts.append((start + (np.arange(length) + 0.5) * fitted / length) * size / whole - 0.5 - first)
-        rows, columns = parts
+        network_map, positions = resampling.crop_expected(result.outputs["map"], result.size, self.preprocessing)
         if self.outputs == "ids":
             nearest = (
-                np.clip(np.floor(positions + 0.5).astype(int), 0, size - 1)
-                for positions, size in zip(parts, network_map.shape, strict=True)
+                np.clip(np.floor(each + 0.5).astype(int), 0, size - 1)
+                for each, size in zip(positions, network_map.shape, strict=True)
             )
             return network_map[np.ix_(*nearest)].astype(np.uint8)
         if self.outputs == "probabilities":
@@ -167,9 +141,9 @@ class Segment(Task):
         if network_map.shape[-1] < len(self.class_names):
             first_class = np.zeros_like(network_map) if self.outputs == "logits" else 1 - network_map
             network_map = np.concatenate([first_class, network_map], axis=-1)
-        return np.stack([_lerp(_lerp(network_map, row[np.newaxis])[0], columns).argmax(-1) for row in rows]).astype(
-            np.uint8
-        )
+        rows, columns = positions
+        interpolated = (resampling.interpolate_expected(network_map, (row, columns)) for row in rows[:, np.newaxis])
+        return np.concatenate([row.argmax(-1) for row in interpolated]).astype(np.uint8)
 
     def _shares(self, class_map: np.ndarray) -> np.ndarray:
         classes = len(self.class_names)
@@ -190,48 +164,3 @@ class Segment(Task):
     def _describe(self, shares: np.ndarray) -> str:
         best = [class_id for class_id in np.argsort(-shares, kind="stable")[:_SHOWN] if shares[class_id]]
         return ", ".join(f"{self.class_names[class_id]} {shares[class_id]:.2f}" for class_id in best)
-
-
-class _Resampled(NamedTuple):
-    """A side of a photo's part of a map."""
-
-    first: Side  # its first pixel in the map
-    end: Side
-    positions: Tensor  # of the photo's pixels in that part, float64; 0 is the centre of its first pixel
-
-
-def _resampled(length: Side, start: Side, fitted: Side, whole: int, size: int) -> _Resampled:
-    """Return which part of a side of a map belongs to the photo, and where the photo's pixels lie there.
-
-    The photo's side of `length` pixels is from `start` in the network's input, with `fitted` pixels of `whole`; that of
-    the map has `size`.
-    """
-    first, end = start * size // whole, -(-(start + fitted) * size // whole)
-    zoom = tf.cast(fitted, tf.float64) / tf.cast(length, tf.float64)
-    in_input = tf.cast(start, tf.float64) + (tf.range(tf.cast(length, tf.float64), dtype=tf.float64) + 0.5) * zoom
-    return _Resampled(first, end, in_input * (size / whole) - 0.5 - tf.cast(first, tf.float64))
-
-
-def _nearest(positions: Tensor, part: _Resampled) -> Tensor:
-    return tf.clip_by_value(tf.cast(tf.floor(positions + 0.5), tf.int64), 0, part.end - part.first - 1)
-
-
-def _interpolate(scores: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Interpolate scores [height, width, classes] bilinearly at evenly spaced rows and columns."""
-    # crop_and_resize states the first and the last position as parts of the distance between the outer pixels.
-    top, bottom, left, right = (
-        position / tf.cast(size - 1, tf.float64)
-        for positions, size in zip((rows, columns), tf.unstack(tf.shape(scores)[:2]), strict=True)
-        for position in (positions[0], positions[-1])
-    )
-    box = tf.cast(tf.stack([[top, left, bottom, right]]), tf.float32)
-    size = tf.stack([tf.size(rows), tf.size(columns)])
-    return tf.image.crop_and_resize(scores[tf.newaxis], box, [0], size)[0]
-
-
-def _lerp(values: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """Interpolate along the first axis."""
-    lower = np.floor(positions).astype(int)
-    weights = np.expand_dims(positions - lower, tuple(range(1, values.ndim)))
-    first, second = (values[np.clip(index, 0, len(values) - 1)] for index in (lower, lower + 1))
-    return np.asarray(first * (1 - weights) + second * weights)

@@ -48,6 +48,10 @@ const SHOW = {
     ]));
     return { shown: [list], summary: rows.map(([name, shape]) => `${name} [${shape.join(", ")}]`).join(", ") };
   },
+  image: ({ png }) => {
+    const picture = element("img", { src: `data:image/png;base64,${png}`, alt: "the network's picture" });
+    return { shown: [element("figure", {}, picture)], summary: "a picture" };
+  },
   detect: ({ boxes }) => {
     const labels = [...new Set(boxes.map((box) => box.label))].sort();
     const rows = boxes.map((box) => ({ ...box, detail: position(box), swatch: colour(labels.indexOf(box.label)) }));

@@ -71,5 +71,6 @@ def test_each_task_has_its_columns() -> None:
         "segment": ("error", "shares", "map_png"),
         "regress": ("error", "values"),
         "tensors": ("error", "npz"),
+        "image": ("error", "png"),
     }
     assert expected == {task: columns[2:-3] for task, columns in COLUMNS.items()}

@@ -16,8 +16,8 @@ def test_the_public_names_are_exactly_these() -> None:
         "AccessDeniedError", "AmqpClient", "AsyncAmqpClient", "AsyncClient", "BakeError", "Box", "Classification",
         "Client", "ClientError", "ConnectionFailedError",
         "DeadlineExceededError", "Detections", "Embedding", "InvalidResponseError", "LabelError",
-        "LocalTransport", "ParityError",
-        "Prediction", "PublishError", "Recipe", "RecipeError", "Regression", "RequestRefusedError", "ScoredLabel",
+        "LocalTransport", "ParityError", "Picture", "Prediction", "PublishError", "Recipe",
+        "RecipeError", "Regression", "RequestRefusedError", "ScoredLabel",
         "Segmentation", "SourceError", "Tag", "Tags", "Tensors", "Tls", "TlsHandshakeError", "VerificationError",
         "VersionStatus", "__version__", "bake",
     ]  # fmt: skip

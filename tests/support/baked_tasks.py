@@ -30,6 +30,7 @@ TASKS: dict[str, tuple[str, dict[str, Any]]] = {
     "multilabel": ("tagger", _COLOURS),
     "embed": ("tagger", {"task": "embed", "layer": "mean"}),
     "regress": ("meter", {"task": "regress", "output_names": "red,green"}),
+    "image": ("negative", {"task": "image", "output_range": "0..1", "output_size": "photo"}),
     "tensors": ("tagger", {"task": "tensors"}),
     "detect": ("detector", _COLOURS | _BOXES),
     "segment": ("segmenter", {"task": "segment", "size": 96, "labels": "four.txt"}),

@@ -126,6 +126,14 @@ def tagger() -> Any:
     return colour_network((8 * np.eye(3)).tolist(), [-4.0] * 3, "sigmoid")
 
 
+def negative() -> Any:
+    """Return a network that makes the negative of a picture of 8 x 8 pixels."""
+    import keras
+
+    image = keras.Input((8, 8, 3))
+    return keras.Model(image, 1 - image)
+
+
 def decider() -> Any:
     """Return a network that says whether an image is green rather than red."""
     return colour_network([[-4, 4, 0]], [0.0], "sigmoid")

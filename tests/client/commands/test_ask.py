@@ -105,7 +105,7 @@ def test_out_is_a_vector_or_a_map(run: Run) -> None:
         (["meter", "--top-k", "2", "horse"], "--top-k does not apply to a model whose task is regress"),
         (
             ["detector", "--out", "a.npy", "horse"],
-            "--out is for tasks embed, segment, tensors; the model's task is detect",
+            "--out is for tasks embed, segment, image, tensors; the model's task is detect",
         ),
         (["embedder", "--draw", "a.png", "horse"], "--draw is for tasks detect, segment; the model's task is embed"),
         (

@@ -13,7 +13,7 @@ from PIL import Image
 
 from savedmodel_bakery.errors import VerificationError
 from savedmodel_bakery.exporter.recipe import Recipe
-from savedmodel_bakery.exporter.tasks import segment
+from savedmodel_bakery.exporter.tasks import resampling
 from savedmodel_bakery.exporter.tasks.choose import choose_task
 from savedmodel_bakery.exporter.tasks.task import Answers, NetworkResult, Task
 
@@ -53,7 +53,7 @@ def test_scores_are_interpolated_as_by_tensorflow(
     recipe_of: RecipeOf, shape: tuple[int, int, int], size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In bands of a few rows."""
-    monkeypatch.setattr(segment, "_BAND_SCORES", 500)
+    monkeypatch.setattr(resampling, "_BAND_VALUES", 500)
     scores = random_scores(*shape)
     task = task_of(recipe_of, scores)
     answers = answer(task, scores, size)
