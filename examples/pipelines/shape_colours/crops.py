@@ -73,7 +73,7 @@ def fit(photo: tf.Tensor, box: tf.Tensor) -> tf.Tensor:
     last = tf.clip_by_value(last, first + 1, size)
     crop = framing.Window(*tf.unstack(first), *tf.unstack(last - first)).crop(photo)
     window = framing.kept_window(*tf.unstack(last - first), CLASSIFIER)
-    kept = pixels.DecodedImage(window.crop(crop), framing.resized_size(window.height, window.width, CLASSIFIER))
+    kept = pixels.DecodedImage(window.crop(crop), framing.fit(window.height, window.width, CLASSIFIER))
     return tf.saturate_cast(tf.round(pixels.resize(kept, CLASSIFIER)), tf.uint8)
 
 

@@ -6,16 +6,18 @@ import math
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from savedmodel_bakery.answers.photo_files import FileList
 from savedmodel_bakery.answers.rows import Row
 from savedmodel_bakery.answers.tasks import TASKS
 from savedmodel_bakery.answers.tasks.labels import CLASSIFY
+from savedmodel_bakery.answers.tasks.numbers import TENSORS, Tensors
 from savedmodel_bakery.client.rollout import RolloutError, evidence
 from savedmodel_bakery.client.rollout.evidence import Agreement, Limits, compare_on_photos, compare_rows
 
-COLUMNS = dict(zip(("top", "tags", "embedding", "boxes", "shares", "values"), TASKS, strict=True))
+COLUMNS = dict(zip(("top", "tags", "embedding", "boxes", "shares", "png", "values", "npz"), TASKS, strict=True))
 
 
 def top(*scores: float, labels: str = "abc") -> Row:
@@ -33,6 +35,15 @@ def boxes(*scored: tuple[str, float]) -> Row:
 
 def row(column: str, value: Any) -> Row:
     return {"ok": True, column: value}
+
+
+def png(side: int) -> bytes:
+    """The beginning of a PNG file."""
+    return b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + 2 * side.to_bytes(4, "big")
+
+
+def npz(mean: float) -> bytes:
+    return TENSORS.file_content(Tensors(ok=True, error=None, tensors={"a": np.array([mean - 1, mean + 1])}))
 
 
 BAD = {"ok": False, "label": None, "top": []}
@@ -57,6 +68,9 @@ BAD = {"ok": False, "label": None, "top": []}
         ([row("embedding", [1.0, 0.0])], [row("embedding", [0.5, 0.0])], Agreement(1, 1, 0.25)),
         ([row("embedding", [1.0, 0.0])], [row("embedding", [1.0])], Agreement(1, 0, 0.0)),
         ([row("values", {"x": 3.0})], [row("values", {"x": 1.0})], Agreement(1, 1, 2.0)),
+        ([row("png", png(8))], [row("png", png(8) + b"other")], Agreement(1, 1, 0.0)),
+        ([row("png", png(8))], [row("png", png(9))], Agreement(1, 0, 0.0)),
+        ([row("npz", npz(3.0))], [row("npz", npz(1.0))], Agreement(1, 1, 2.0)),
         ([BAD], [BAD], Agreement(0, 0, 0.0)),
         ([top(0.75, 0.25)], [top(math.nan, math.nan)], Agreement(1, 0, math.inf)),
         ([row("embedding", [1.0, 0.0])], [row("embedding", [1.0, math.inf])], Agreement(1, 0, math.inf)),
