@@ -107,7 +107,7 @@ class Segmentation(ImageResult):
         if not self.ok:
             raise ValueError(f"the image has no map, because it could not be read: {self.error}")
         with naming_extras("Segmentation.map", "draw"):
-            return _read_png(self.map_png, ("L",), "map")
+            return _read_png(self.map_png, ("L",), "map", must_be="8-bit grey")
 
 
 class _Segment(Task[Segmentation]):
@@ -175,10 +175,10 @@ class Picture(ImageResult):
         if not self.ok:
             raise ValueError(f"there is no picture, because the image could not be read: {self.error}")
         with naming_extras("Picture.array", "draw"):
-            return _read_png(self.png, ("L", "RGB", "I;16"), "picture")
+            return _read_png(self.png, ("L", "RGB", "I;16"), "picture", must_be="grey or RGB")
 
 
-def _read_png(file: bytes, modes: tuple[str, ...], what: str) -> np.ndarray:
+def _read_png(file: bytes, modes: tuple[str, ...], what: str, *, must_be: str) -> np.ndarray:
     from PIL import Image
 
     if "RGB" in modes and file[24:26] == b"\x10\x02":  # bits and colours in the header (PNG, 11.2.1)
@@ -186,8 +186,7 @@ def _read_png(file: bytes, modes: tuple[str, ...], what: str) -> np.ndarray:
     try:
         with Image.open(io.BytesIO(file), formats=["PNG"]) as image:
             if image.mode not in modes:
-                allowed = " or ".join(modes)
-                raise InvalidResponseError(f"the {what} is a PNG file of mode {image.mode}: must be {allowed}")
+                raise InvalidResponseError(f"the {what} is a PNG file of mode {image.mode}: must be {must_be}")
             return np.array(image)
     except Image.DecompressionBombError as exc:
         raise InvalidResponseError(f"the {what} is too large for Pillow: {exc}") from exc

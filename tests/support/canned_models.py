@@ -30,15 +30,15 @@ Outputs = dict[str, np.ndarray]
 
 
 def signature_of(inputs: Mapping[str, str], outputs: Mapping[str, str], sizes: Sequence[int] = ()) -> dict[str, Any]:
-    """A SignatureDef as REST's metadata spell it; alias to DT_ name. `sizes` are the axes after the batch."""
+    """A SignatureDef as REST's metadata spell it; alias to DT_ name. `sizes` are the axes of inputs after the batch."""
 
-    def tensors(names: Mapping[str, str]) -> dict[str, Any]:
+    def tensors(names: Mapping[str, str], *sizes: int) -> dict[str, Any]:
         dim = [{"size": str(size), "name": ""} for size in (-1, *sizes)]
         shape = {"dim": dim, "unknown_rank": False}
         return {alias: {"dtype": dtype, "tensor_shape": shape, "name": f"{alias}:0"} for alias, dtype in names.items()}
 
     return {
-        "inputs": tensors(inputs),
+        "inputs": tensors(inputs, *sizes),
         "outputs": tensors(outputs),
         "method_name": "tensorflow/serving/predict",
         "defaults": {},
