@@ -50,7 +50,8 @@ const SHOW = {
   },
   image: ({ png }) => {
     const picture = element("img", { src: `data:image/png;base64,${png}`, alt: "the network's picture" });
-    return { shown: [element("figure", {}, picture)], summary: "a picture" };
+    const figure = element("figure", {}, picture, element("figcaption", {}, "The network's picture"));
+    return { shown: [figure], summary: "a picture" };
   },
   detect: ({ boxes }) => {
     const labels = [...new Set(boxes.map((box) => box.label))].sort();

@@ -57,6 +57,10 @@ KINDS: dict[str, tuple[Callable[[int], predict_pb2.PredictRequest], list[int]]] 
     "pixels of tiny images": (lambda rows: images("preprocess", *[TINY_IMAGE] * rows), [100, 400, 1600]),
     "pictures": (lambda rows: images("preview", *[noise(224)] * rows), [20, 1000]),
     "maps": (lambda rows: images("serving_default", *[LARGE_IMAGE] * rows, model="segment"), [1, 8, 40]),
+    "pictures of the size of photos": (
+        lambda rows: images("serving_default", *[LARGE_IMAGE] * rows, model="image"),
+        [1, 8, 40],
+    ),
     "commas": (lambda size: images("top_k", b"data:" + b"," * (size * MB)), [10, 40, 90]),
     "lines": (lambda size: images("top_k", b"AAA\n" * (size * MB // 4)), [10, 40, 90]),
     "coefficients": (lambda side: images("top_k", coefficients(side)), [3000, 6000]),
@@ -74,7 +78,8 @@ def small(
     half_plus_two: Path, lite0: Path, task_models: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[AttackedServer]:
     """A server with little memory."""
-    base_paths = {TINY: half_plus_two, CLASSIFIER: lite0, "segment": task_models.with_name("segment")}
+    base_paths = {TINY: half_plus_two, CLASSIFIER: lite0}
+    base_paths |= {name: task_models.with_name(name) for name in ("segment", "image")}
     budget = f"--memory_budget_bytes={BUDGET_MB * MB}"
     with AttackedServer(base_paths, budget, log=tmp_path_factory.mktemp("attacked") / "log") as running:
         with grpc.insecure_channel(running.target) as channel:  # the first run takes memory that stays

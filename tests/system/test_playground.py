@@ -133,6 +133,8 @@ EXPECTED = {
     "multilabel": r"red\s+8\d\.\d %",
     "embed": r"3 numbers, length 0\.\d+",
     "regress": r"green\s+3\d\.\d+\s+red\s+19\d\.\d+",
+    "image": r"The network's picture",
+    "tensors": r"output \[3\]\s+0\.\d+",
     "detect": r"green\s+90\.0 %\s+x 60–80, y 0–20\s+red\s+90\.0 %\s+x 0–60, y 0–40",
     "segment": r"red\s+7\d\.\d %\s+background\s+1\d\.\d %\s+green\s+1\d\.\d %",
 }
@@ -281,7 +283,7 @@ def test_the_copied_commands_do_the_same(
         for command in (["bash", "-c", copied[0]], [sys.executable, "-c", copied[1]]):
             done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
             assert 0 == done.returncode, done.stderr
-            expected = {"embed": "embedding", "regress": "values"}.get(task, "red")
+            expected = {"embed": "embedding", "regress": "values", "image": "ok", "tensors": "output"}.get(task, "red")
             assert expected in done.stdout or "vector" in done.stdout, done.stdout
 
 
