@@ -172,10 +172,11 @@ class Answers(FieldGroup):
     threshold: str | None = recipe_field(
         Parsed(parse_thresholds, "a number from 0 to 1, or one per label with commas"),
         "The probability from which on the answer is the second label of task binary, or has a label of task "
-        "multilabel or a box of task detect; for multilabel also one per label, with commas.",
+        "multilabel or a box of task detect, or above which a pixel of task segment has the second label, if the "
+        "network returns one score per pixel; for multilabel also one per label, with commas.",
         metavar="PROBABILITY",
         when_unset="0.5",
-        tasks=("binary", "multilabel", "detect"),
+        tasks=("binary", "multilabel", "detect", "segment"),
     )
     normalise: str | None = recipe_field(
         Choice("none", "l2"),

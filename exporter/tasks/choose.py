@@ -126,6 +126,10 @@ def _segment(recipe: Recipe, shape: Shape, class_names: Sequence[str]) -> Segmen
         raise LabelError(
             f"labels {answers.labels!r} have {len(class_names)} ids; a map of 8 bits has at most {_MAX_MAP_CLASSES}"
         )
+    if answers.threshold is not None and shape[-1] != 1:
+        raise RecipeError(
+            f"invalid threshold {answers.threshold!r}: task segment has one for networks with one score per pixel only"
+        )
     if len(shape) == 3:
         if answers.outputs is not None:
             raise RecipeError(f"invalid outputs {answers.outputs!r}: the network returns the class of each pixel")
@@ -136,7 +140,8 @@ def _segment(recipe: Recipe, shape: Shape, class_names: Sequence[str]) -> Segmen
         _check_labels(class_names, answers, 2, decider="one score per pixel")
     else:
         _check_labels(class_names, answers, shape[-1] or 0)
-    return Segment(tuple(class_names), answers.outputs or "logits", recipe.preprocessing)
+    (threshold,) = _thresholds(answers, 1)
+    return Segment(tuple(class_names), answers.outputs or "logits", recipe.preprocessing, threshold)
 
 
 def _detect(recipe: Recipe, shapes: Mapping[str, Shape], class_names: Sequence[str]) -> Detect:

@@ -30,6 +30,7 @@ from savedmodel_bakery.exporter.tasks.task import (
 from savedmodel_bakery.exporter.tensor_types import NetworkOutputs, Side, Tensor
 
 _SHOWN = 3
+_MAX_LOGIT = 1e30
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Segment(Task):
     class_names: tuple[str, ...]  # in the order of class ids; empty for an id without a name
     outputs: str  # `probabilities`, `logits`, or `ids` if the network returns the class of each pixel
     preprocessing: Preprocessing
+    threshold: float = 0.5  # above which a pixel is of the second class, if the network has one score per pixel
 
     def signatures(self) -> Mapping[str, Signature]:
         """See `Task.signatures`."""
@@ -125,7 +127,15 @@ class Segment(Task):
         """Return scores with one channel per class; a network for two classes may have one for the second."""
         if scores.shape[-1] == len(self.class_names):
             return scores
-        return tf.concat([tf.zeros_like(scores) if self.outputs == "logits" else 1 - scores, scores], axis=-1)
+        return tf.concat([tf.fill(tf.shape(scores), np.float32(self._least_score)), scores], axis=-1)
+
+    @property
+    def _least_score(self) -> float:
+        """The score above which a pixel is of the second class."""
+        if self.outputs == "probabilities":
+            return self.threshold
+        with np.errstate(divide="ignore"):
+            return float(np.clip(np.log(self.threshold) - np.log1p(-self.threshold), -_MAX_LOGIT, _MAX_LOGIT))
 
     def _expected_map(self, result: NetworkResult) -> np.ndarray:
         """Return the class id of each pixel of the photo: uint8 [height, width]."""
@@ -139,8 +149,7 @@ class Segment(Task):
         if self.outputs == "probabilities":
             check_probabilities(network_map)
         if network_map.shape[-1] < len(self.class_names):
-            first_class = np.zeros_like(network_map) if self.outputs == "logits" else 1 - network_map
-            network_map = np.concatenate([first_class, network_map], axis=-1)
+            network_map = np.concatenate([np.full_like(network_map, self._least_score), network_map], axis=-1)
         rows, columns = positions
         interpolated = (resampling.interpolate_expected(network_map, (row, columns)) for row in rows[:, np.newaxis])
         return np.concatenate([row.argmax(-1) for row in interpolated]).astype(np.uint8)

@@ -125,6 +125,11 @@ def test_outputs_are_assigned_by_task_and_name(
         ({"boxes": (5, 4), "scores": (5, 2)}, API, "the network's scores have 3 axes"),
         ((3, 4, 1), {"task": "segment", "outputs": None}, "needs --outputs for a network with one score per pixel"),
         ((3, 4), {"task": "segment"}, "invalid outputs 'probabilities': the network returns the class of each pixel"),
+        (
+            (3, 4, 2),
+            {"task": "segment", "threshold": 0.3},
+            "task segment has one for networks with one score per pixel",
+        ),
         ((3, 4, 3), {"task": "segment"}, "the network has 3 classes, but labels 'names.txt' have 2"),
         ((3, 4, 2), {"task": "segment", "crop": "7/8"}, "invalid crop '7/8': task segment answers for the whole photo"),
         ((3, 4, 2), {"task": "segment", "orientation": "ignore"}, "invalid orientation 'ignore': task segment answers"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -89,15 +90,29 @@ def test_maps_of_ids_are_resized_to_the_nearest(recipe_of: RecipeOf, size: tuple
     assert task.compare(answers, NetworkResult({"map": ids}, size), task.tolerance).is_within
 
 
-@pytest.mark.parametrize(("outputs", "boundary"), [("logits", 0.0), ("probabilities", 0.5)])
-def test_one_score_per_pixel_decides_between_two_labels(recipe_of: RecipeOf, outputs: str, boundary: float) -> None:
+@pytest.mark.parametrize(
+    ("outputs", "threshold", "boundary"),
+    [
+        ("logits", None, 0.0),
+        ("probabilities", None, 0.5),
+        ("logits", 0.8, math.log(4)),
+        ("probabilities", 0.8, 0.8),
+        ("logits", 0, -2.0),
+    ],
+)
+def test_one_score_per_pixel_decides_between_two_labels(
+    recipe_of: RecipeOf, outputs: str, threshold: float | None, boundary: float
+) -> None:
     scores = np.linspace(0, 1, 24 * 32, dtype=np.float32).reshape(24, 32, 1) + boundary - 0.5
-    task = task_of(recipe_of, scores, ("ground", "road"), outputs=outputs)
+    scores = scores.clip(0, 1) if outputs == "probabilities" else scores
+    task = task_of(recipe_of, scores, ("ground", "road"), outputs=outputs, threshold=threshold)
     answers = answer(task, scores, (24, 32))
-    np.testing.assert_array_equal(scores[..., 0] > boundary, map_of(answers))
-    assert [0.5, 0.5] == pytest.approx(answers["serving_default"]["shares"].tolist())
+    roads = (scores[..., 0] > boundary) | (threshold == 0)
+    np.testing.assert_array_equal(roads, map_of(answers))
+    assert [1 - roads.mean(), roads.mean()] == pytest.approx(answers["serving_default"]["shares"].tolist())
     comparison = task.compare(answers, NetworkResult({"map": scores}, (24, 32)), task.tolerance)
-    assert (True, "ground 0.50, road 0.50") == (comparison.is_within, comparison.answer)
+    assert comparison.is_within
+    assert f"road {roads.mean():.2f}" in comparison.answer
 
 
 def test_a_map_of_one_class_compares_little(recipe_of: RecipeOf) -> None:
