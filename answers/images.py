@@ -23,6 +23,8 @@ Image: TypeAlias = "str | PathLike[str] | bytes | BinaryIO | np.ndarray | PilIma
 """An image: the path, content or binary file object of an image file; a Pillow image; or uint8 [height, width, 3]."""
 
 URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)  # C:// is a path on Windows
+_HEIC = re.compile(rb".{4}ftyp(?:hei|hev|mif1)", re.DOTALL)
+_CONVERTED = re.compile(rb".{4}ftyp(?:hei|hev|mif1|avi)|II\*\0|MM\0\*", re.DOTALL)
 _PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
 _ALPHA_MODES = {"PA": "RGBA", "RGBa": "RGBA", "La": "LA"}
 
@@ -39,13 +41,13 @@ def read_image(image: Image) -> bytes | np.ndarray:
     of floats or out of 16 bits.
     """
     if isinstance(image, bytes):
-        return image
+        return convert_photo(image)
     if isinstance(image, str | PathLike):
         if isinstance(image, str) and URL.match(image):
             raise ValueError(
                 f'invalid image "{image}": URLs are not fetched; pass a path, or the bytes of the image file'
             )
-        return Path(image).read_bytes()
+        return convert_photo(Path(image).read_bytes())
     if isinstance(image, np.ndarray):
         if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.size:
             raise ValueError(
@@ -58,12 +60,33 @@ def read_image(image: Image) -> bytes | np.ndarray:
     if callable(read := getattr(image, "read", None)):
         content = read()
         if isinstance(content, bytes):
-            return content
+            return convert_photo(content)
         raise TypeError(f"an image file must be opened in binary mode; read() returned {type(content).__name__}")
     raise TypeError(
         "an image must be a path, bytes, a binary file object, a Pillow image or a uint8 array, "
         f"not {type(image).__name__}"
     )
+
+
+def convert_photo(content: bytes) -> bytes:
+    """Return a photo in HEIC, AVIF or TIFF, which TensorFlow can't decode, as an upright PNG file; others as they are.
+
+    Also one that can't be converted, such as without Pillow (extra `draw`) or for HEIC pillow-heif (extra `heif`): the
+    model's error names its format. Of several pictures in a file, it is the first.
+    """
+    if not _CONVERTED.match(content):
+        return content
+    try:
+        from PIL import Image
+
+        if _HEIC.match(content):
+            import pillow_heif
+
+            pillow_heif.register_heif_opener()
+        with Image.open(io.BytesIO(content)) as image:
+            return _encode_pillow(image)
+    except Exception:  # decoders raise all types of errors
+        return content
 
 
 def encode_png(array: np.ndarray) -> bytes:

@@ -12,6 +12,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from savedmodel_bakery.answers.images import convert_photo
 from savedmodel_bakery.answers.photo import Photo, UnreadablePhotoError
 from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.answers.task import ImageResult, Task
@@ -79,7 +80,7 @@ def make_photo_rows(
 
 def _read(photo: Photo, task: Task[Any]) -> bytes | ImageResult:
     try:
-        return photo.read()
+        return convert_photo(photo.read())
     except UnreadablePhotoError as exc:
         return _failed(task, str(exc))
 

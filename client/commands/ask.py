@@ -164,11 +164,11 @@ def _ask(
     client: BaseClient, options: dict[str, Any], path: str, task: Task[Any], signature: str, output: Output
 ) -> bool:
     """Send a photo and print the result; return whether there is one."""
-    from savedmodel_bakery.answers.images import encode_images
+    from savedmodel_bakery.answers.images import convert_photo, encode_images
     from savedmodel_bakery.answers.rows import make_row
     from savedmodel_bakery.answers.tasks.labels import CLASSIFY, keep_top
 
-    photo, name, version = read_file(path, "photo"), click.format_filename(path), options["version"]
+    photo, name, version = convert_photo(read_file(path, "photo")), click.format_filename(path), options["version"]
     try:
         prediction = client.predict(encode_images([photo]), signature=signature)
         version = prediction.version
@@ -188,13 +188,13 @@ def _ask(
 
 def _submit(context: click.Context, paths: tuple[str, ...], top_k: int | None, result_queue: str) -> None:
     """Publish one request per photo and print their ids."""
-    from savedmodel_bakery.answers.images import encode_images
+    from savedmodel_bakery.answers.images import convert_photo, encode_images
     from savedmodel_bakery.answers.signatures import DEFAULT_SIGNATURE, TOP_K_SIGNATURE
 
     signature = context.obj["signature"]
     signature = TOP_K_SIGNATURE if top_k is not None and signature == DEFAULT_SIGNATURE else signature
     with open_amqp_client(context) as client:
         for path in paths:
-            inputs = encode_images([read_file(path, "photo")])
+            inputs = encode_images([convert_photo(read_file(path, "photo"))])
             correlation_id = client.submit(inputs, signature=signature, result_queue=result_queue)
             click.echo(f"{click.format_filename(path)}\t{correlation_id}" if len(paths) > 1 else correlation_id)

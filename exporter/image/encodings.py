@@ -6,6 +6,8 @@ numbers; base64 text of an image never begins with one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import tensorflow as tf
 
@@ -25,6 +27,19 @@ _MAGIC_NUMBERS = (
     (BMP, b"BM....\0\0\0\0"),
     (WEBP, b"RIFF....WEBP"),
 )
+_OTHER_FORMATS = (
+    ("HEIC", b"....ftyphei."),
+    ("HEIC", b"....ftyphev."),
+    ("HEIF", b"....ftypmif1"),
+    ("AVIF", b"....ftypavi."),
+    ("TIFF", b"II*\0"),
+    ("TIFF", b"MM\0*"),
+    ("JPEG XL", b"\0\0\0\x0cJXL "),
+    ("JPEG XL", b"\xff\x0a"),
+    ("JPEG 2000", b"\0\0\0\x0cjP  "),
+)
+"""Image formats that TensorFlow cannot decode; `.` matches any byte."""
+
 _LONGEST_MAGIC_NUMBER = 12
 _BLOCK_BYTES = 2**20  # of text; converting a block takes up to 11 times its size
 _MAX_MEDIA_TYPE_BYTES = 2**16  # of a data URI, with what surrounds it
@@ -33,12 +48,21 @@ _MAX_MEDIA_TYPE_BYTES = 2**16  # of a data URI, with what surrounds it
 def detect_format(data: ImageBytes) -> FileFormat:
     """Detect the format of a file by its magic number; UNKNOWN if there is none."""
     formats = [file_format for file_format, _ in _MAGIC_NUMBERS]
-    patterns = np.stack(
-        [np.frombuffer(magic.ljust(_LONGEST_MAGIC_NUMBER, b"."), np.uint8) for _, magic in _MAGIC_NUMBERS]
-    )
+    return tf.reduce_max(tf.where(_matches(data, [magic for _, magic in _MAGIC_NUMBERS]), formats, UNKNOWN))
+
+
+def other_format(data: ImageBytes) -> Text:
+    """Return the name of an image format that TensorFlow cannot decode; empty for other data."""
+    names = tf.constant([name for name, _ in _OTHER_FORMATS])
+    found = tf.boolean_mask(names, _matches(data, [magic for _, magic in _OTHER_FORMATS]))
+    return tf.cond(tf.size(found) > 0, lambda: found[0], lambda: "")
+
+
+def _matches(data: ImageBytes, magic_numbers: Sequence[bytes]) -> Tensor:
+    """Return which of the magic numbers a file begins with: bool [magic numbers]."""
+    patterns = np.stack([np.frombuffer(magic.ljust(_LONGEST_MAGIC_NUMBER, b"."), np.uint8) for magic in magic_numbers])
     head = read_integers(data, 0, _LONGEST_MAGIC_NUMBER)
-    matches = tf.reduce_all(tf.equal(head, patterns.astype(np.int32)) | (patterns == ord(".")), axis=1)
-    return tf.reduce_max(tf.where(matches, formats, UNKNOWN))
+    return tf.reduce_all(tf.equal(head, patterns.astype(np.int32)) | (patterns == ord(".")), axis=1)
 
 
 def decode(encoded: EncodedImage) -> ImageBytes:

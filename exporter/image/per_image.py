@@ -108,9 +108,15 @@ def _describe_error(
 ) -> Text:
     """Return why an image can't be read; `data` is empty if `image` is neither an image file nor base64."""
     sides = tf.strings.as_string(header.width), " by ", tf.strings.as_string(header.height)
+    other_format = encodings.other_format(image)  # a short file can be base64 too
+    other_format = tf.where(tf.equal(other_format, ""), encodings.other_format(data), other_format)
     return tf.case(
         [
             (tf.equal(image, b""), lambda: tf.constant(EMPTY)),
+            (
+                tf.not_equal(other_format, ""),
+                lambda: tf.strings.join([other_format, ", which TensorFlow cannot decode: convert it to JPEG or PNG"]),
+            ),
             (
                 tf.equal(data, b""),
                 lambda: tf.strings.join(

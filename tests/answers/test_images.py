@@ -6,8 +6,9 @@ import io
 from pathlib import Path
 
 import numpy as np
+import pillow_heif
 import pytest
-from PIL import Image
+from PIL import ExifTags, Image
 
 from savedmodel_bakery.answers.images import encode_png, read_image
 
@@ -88,3 +89,30 @@ def test_a_pillow_image_is_sent_upright() -> None:
 def test_an_array_as_png_has_the_same_pixels() -> None:
     np.testing.assert_array_equal(GRADIENT, pixels_of(encode_png(GRADIENT)))
     np.testing.assert_array_equal(GRADIENT[:, ::-1], pixels_of(encode_png(GRADIENT[:, ::-1])))
+
+
+@pytest.mark.parametrize(
+    ("file_format", "shape"), [("HEIF", (20, 32, 3)), ("AVIF", (32, 20, 3)), ("TIFF", (32, 20, 3))]
+)
+def test_photos_that_tensorflow_cannot_decode_are_converted(
+    file_format: str, shape: tuple[int, ...], tmp_path: Path
+) -> None:
+    """Upright, as PNG files. (pillow-heif does not save the orientation.) What can't be converted stays as it is."""
+    pillow_heif.register_heif_opener()
+    photo = Image.fromarray(np.full((20, 32, 3), (200, 90, 30), np.uint8))
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6
+    file = tmp_path / "photo"
+    photo.save(file, file_format, exif=exif, quality=100)
+    for image in (file, file.read_bytes(), io.BytesIO(file.read_bytes())):
+        pixels = pixels_of(read_image(image))
+        assert shape == pixels.shape
+        assert np.abs(pixels.astype(int) - (200, 90, 30)).max() <= 6
+    damaged = file.read_bytes()[:60]
+    assert damaged == read_image(damaged)
+
+
+def test_a_tiff_file_of_16_bits_keeps_them(tmp_path: Path) -> None:
+    levels = np.array([[0, 256], [40_000, 65_535]], np.uint16)
+    Image.fromarray(levels).save(tmp_path / "deep.tif")
+    np.testing.assert_array_equal(levels, pixels_of(read_image(tmp_path / "deep.tif")))

@@ -37,6 +37,7 @@ RECIPES = [*itertools.product(["exact", "fast"], ["7/8", "letterbox"])]
 HEX = "[0-9a-f]{2}"
 ERRORS = re.compile(
     "empty: no bytes were sent"
+    "|(HEIC|HEIF|AVIF|TIFF|JPEG XL|JPEG 2000), which TensorFlow cannot decode: convert it to JPEG or PNG"
     f"|neither base64 nor a supported image format: it starts with {HEX}( {HEX}){{0,7}}"
     f"|base64 of an unsupported file format: it starts with {HEX}( {HEX}){{0,7}}"
     r"|too large: its header states \d+ by \d+ pixels; the maximum is 2000000"

@@ -378,6 +378,9 @@ BAD: dict[str, tuple[bytes, str]] = {
         b"\x00\xff\x00",
         "neither base64 nor a supported image format: it starts with 00 ff 00",
     ),
+    "HEIC": (b"\0\0\0\x18ftypheic", "HEIC, which TensorFlow cannot decode: convert it to JPEG or PNG"),
+    "AVIF": (b"\0\0\0\x1cftypavif", "AVIF, which TensorFlow cannot decode: convert it to JPEG or PNG"),
+    "base64 of TIFF": (b"TU0AKgAAAAA=", "TIFF, which TensorFlow cannot decode: convert it to JPEG or PNG"),
     "whitespace": (b" \n", "neither base64 nor a supported image format: it starts with 20 0a"),
     "base64 of no image": (
         base64.b64encode(b"hello world"),
