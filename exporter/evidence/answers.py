@@ -39,6 +39,7 @@ _BATCH = 16  # photos that run at once
 _ROUNDING = 0.29  # of pixels to whole levels, root mean square
 _MOST_LEVEL = 0.05  # of the spread of predictions: a recipe by which a level changes more is a wrong one
 _LEAST = 1e-7  # a probability that counts as 0
+_TELLING = 1e-3
 # By how many standard errors a mean is significant, and of how many photos (Student's t, one-sided: 0.5 % for 10).
 _SIGNIFICANT, _FEWEST = 3.25, 10
 _TEMPERATURES = np.geomspace(0.02, 50, 41)
@@ -174,7 +175,10 @@ class Predictions(Evidence):
 
     def refine(self, pixels: np.ndarray, nearest: Preprocessing, check_time: Callable[[], None]) -> dict[str, Any]:
         """See Evidence. Finds mean and standard deviation, beginning with the nearest named scales."""
-        free = self._known.sum() - (len(self._rows) if self._are_probabilities else 0)  # they add up to 1
+        if self._are_probabilities:  # those near 0 and 1 tell little, and they add up to 1
+            free = ((self._rows > _TELLING) & (self._rows < 1 - _TELLING)).sum() - len(self._rows)
+        else:
+            free = self._known.sum()
         if free < _PER_UNKNOWN * (2 if nearest.channels == "GRAY" else 6):
             return {}
         named = [nearest, *(replace(nearest, **values) for values in _scales(nearest))]

@@ -22,7 +22,7 @@ from savedmodel_bakery.exporter.recipe import LETTERBOX, LETTERBOXES, RESIZE_MET
 from savedmodel_bakery.exporter.recipe.fields import fields_of
 from savedmodel_bakery.exporter.validation import reference
 
-_STARTS = 4
+_STARTS, _OTHER_CROPS = 4, 4
 _KEPT_BYTES = 2**29  # of pixels, which several starts share
 _REFINEMENTS = 3
 # Shares of the shorter side that training code often keeps.
@@ -113,6 +113,9 @@ class Search:
         evidence = self._evidence
         best = min(self._descents(start, fixed), key=lambda recipe: self.fit(recipe).distance)
         self.measure(best)
+        if not evidence.is_same(self.fit(best)):
+            best = min([best, *self._with_other_crops(best, fixed)], key=lambda recipe: self.fit(recipe).distance)
+            self.measure(best)
         for begin in (start, best):
             if not evidence.is_same(self.fit(best)) and evidence.order(self.fit(best)) is None:
                 best = self._refine(begin, fixed) or best
@@ -157,6 +160,12 @@ class Search:
             if self._evidence.is_exact(self.fit(best)) or best in made:
                 return
             made.append(best)
+
+    def _with_other_crops(self, best: Preprocessing, fixed: frozenset[str]) -> Iterator[Preprocessing]:
+        """Yield the nearest recipes with other crops: the wrong resize can make up for the wrong crop."""
+        others = filter(None, (_changed(best, values, fixed) for values in _crops(best)))
+        for other in sorted(dict.fromkeys(others), key=lambda recipe: self.fit(recipe).distance)[:_OTHER_CROPS]:
+            yield self._improve(self._improve(other, fixed | {"crop", "crop_margin"}), fixed)
 
     def _starts(self, start: Preprocessing, fixed: frozenset[str]) -> list[Preprocessing]:
         """Return recipes of common decoders, the nearest first; of several scales, as a wrong one can look right."""

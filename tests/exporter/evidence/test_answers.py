@@ -121,12 +121,32 @@ def test_predictions_are_read_as_people_save_them(
     assert ("-1..1", "BGR") == (judgement.values["scale"], judgement.values["channels"])
 
 
-def test_a_mean_and_deviation_of_no_name_are_found(folder: Path, tmp_path: Path) -> None:
-    mean, std = np.float32([110.5, 99.25, 90]), np.float32([61, 60.5, 63.25])
+OWN_SCALE = np.float32([110.5, 99.25, 90]), np.float32([61, 60.5, 63.25])
+
+
+def with_own_scale(folder: Path, call: Callable[[Any], Any]) -> dict[str, np.ndarray]:
+    mean, std = OWN_SCALE
     rows = {}
     for name in PHOTOS:
         pixels = np.asarray(tf.image.resize(np.asarray(Image.open(folder / name)), (SIZE, SIZE)))
-        rows[name] = probabilities(((pixels - mean) / std)[np.newaxis]).numpy()[0]
+        rows[name] = call(((pixels - mean) / std)[np.newaxis]).numpy()[0]
+    return rows
+
+
+def test_no_scale_is_fitted_to_answers_without_doubts(folder: Path, tmp_path: Path) -> None:
+    """Probabilities of 0 and 1 say little; many wrong recipes could be made to agree with them."""
+
+    def sure(inputs: tf.Tensor) -> tf.Tensor:
+        return tf.nn.softmax(40 * logits(inputs))
+
+    rows = write(tmp_path / "rows.npz", with_own_scale(folder, sure))
+    with pytest.raises(EvidenceError, match=r"^no recipe makes these predictions: the nearest is"):
+        judged(folder, rows, sure, crop="none", resize="bilinear", antialias=False)
+
+
+def test_a_mean_and_deviation_of_no_name_are_found(folder: Path, tmp_path: Path) -> None:
+    mean, std = OWN_SCALE
+    rows = with_own_scale(folder, probabilities)
     judgement = judged(folder, write(tmp_path / "rows.npz", rows), crop="none", resize="bilinear", antialias=False)
     found_mean, found_std = (np.array(part.split(","), float) for part in judgement.values["scale"].split(":"))
     assert np.allclose(mean, found_mean, atol=0.5)
