@@ -190,7 +190,7 @@ def _has_task(signatures: Signatures, task: Task[Any]) -> bool:
 def _find_signature(signatures: Signatures, task: Task[Any]) -> str:
     """Return the signature to run for a task, which the model must have."""
     actual, signature = find_task(signatures)
-    if actual is not task:
+    if actual is not task and not task.fits(signatures.find(signature).outputs):
         raise RequestRefusedError(
             Code.FAILED_PRECONDITION,
             f"the task of {signatures.title} is {actual.title}: use the method {actual.method}() "

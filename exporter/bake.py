@@ -89,9 +89,10 @@ def bake(
         labelled: photos with their right labels, a folder with one folder per label or a `.csv` of file and label.
         search_seconds: how long the search for the recipe may take, for each of the three.
         atol: allowed difference of an answer from the reference pipeline's; None is the task's default: 0.01 for
-            probabilities, 0.001 for the cosine distance of embeddings, 0.0001 for numbers of task regress.
+            probabilities, 0.001 for the cosine distance of embeddings, 0.0001 for numbers of tasks regress and tensors,
+            0.005 of white for pictures.
         rtol: allowed in addition, as a part of the reference's answer; None is the task's default: 0.01 for numbers of
-            task regress, 0 for others.
+            tasks regress and tensors, 0 for others.
         share: part of the pixels that must have the class of the reference's, for task segment, or part of the boxes
             that must agree with one of the reference's, for task detect; None is 0.99.
         iou: for task detect, the intersection over union from which on two boxes agree; None is 0.9.
@@ -140,7 +141,8 @@ def bake(
     if network.returns_map and not {"task", "boxes", "source_outputs"} & {**known, **values}.keys():
         raise RecipeError(
             f"the network of {model} returns shape {network.output_shape}, so its task must be stated: pass --task "
-            "segment and --labels for a label per pixel, or --task embed for a vector, which is the mean of its pixels"
+            "segment and --labels for a label per pixel, --task image for a picture, --task embed for a vector, which "
+            "is the mean of its pixels, or --task tensors for the output as it is"
         )
     photo_files = [Path(photo) for photo in photos] if photos else resources.example_photos()
     stated = {**like, **network.recipe, **values}

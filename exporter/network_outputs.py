@@ -44,11 +44,11 @@ def assign_roles(outputs: NetworkOutput, recipe: Recipe) -> NetworkOutputs:
     """Return the outputs that the task of a recipe uses, by role; without a task, the only output."""
     if recipe.answers.task == "detect":
         return _assign_boxes(outputs, recipe)
+    if isinstance(outputs, Mapping) and not outputs:
+        raise SourceError(f"the network of {recipe.source.model} returns no outputs: must return at least one")
     if recipe.answers.task == "tensors":
         return dict(outputs) if isinstance(outputs, Mapping) else {ONLY_OUTPUT: outputs}
     if isinstance(outputs, Mapping):
-        if not outputs:
-            raise SourceError(f"the network of {recipe.source.model} returns no outputs: must return at least one")
         if len(outputs) > 1 and recipe.answers.task == "regress":
             return {"vector": _numbers(outputs, recipe)}
         if len(outputs) > 1:
@@ -93,6 +93,12 @@ def trace(network: Callable[[NormalisedBatch], NetworkOutput], recipe: Recipe) -
         roles = assign_roles(outputs, recipe)
         checked = {role: _checked(output, model) for role, output in roles.items()}
         if recipe.answers.task == "tensors":
+            for name, output in checked.items():
+                if not output.shape.rank or output.shape[0] is not None:
+                    raise SourceError(
+                        f"the output {name!r} of the network of {model} has the shape {output.shape}: task tensors "
+                        "needs a row per image, [images, …]"
+                    )
             return checked
         return {role: _shaped(role, tf.cast(output, tf.float32), recipe) for role, output in checked.items()}
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from savedmodel_bakery.answers.task import ROW_OUTPUTS, ImageResult, Row, Scores, Task
+from savedmodel_bakery.wire import dtypes
 
 if TYPE_CHECKING:
     from savedmodel_bakery.answers.signatures import TensorSpec
@@ -119,14 +120,20 @@ class Tensors(ImageResult):
 
     def __eq__(self, other: object) -> bool:
         """Return whether they have the same arrays; these don't compare by `==` alone."""
-        if not isinstance(other, Tensors) or self.tensors.keys() != other.tensors.keys():
-            return NotImplemented if not isinstance(other, Tensors) else False
-        are_equal = all(np.array_equal(array, other.tensors[name]) for name, array in self.tensors.items())
-        return (self.ok, self.error) == (other.ok, other.error) and are_equal
+        if not isinstance(other, Tensors):
+            return NotImplemented
+        if (self.ok, self.error, *self.tensors) != (other.ok, other.error, *other.tensors):
+            return False
+        return all(np.array_equal(array, other.tensors[name]) for name, array in self.tensors.items())
 
     def __hash__(self) -> int:
         """Return a hash without the arrays, which have none."""
         return hash((self.ok, self.error, *self.tensors))
+
+
+def _plain(array: np.ndarray) -> np.ndarray:
+    """Return an array of a type that NumPy itself has: bfloat16 becomes float32."""
+    return np.asarray(array, np.float32) if np.asarray(array).dtype.kind == "V" else np.asarray(array)
 
 
 class _Tensors(Task[Tensors]):
@@ -143,12 +150,15 @@ class _Tensors(Task[Tensors]):
         }
 
     def fits(self, outputs: Mapping[str, TensorSpec]) -> bool:
-        """Return whether there is any output beside those of all tasks."""
-        return outputs.keys() > ROW_OUTPUTS.keys()
+        """Return whether there are numbers beside the outputs of all tasks."""
+        own = [spec for alias, spec in outputs.items() if alias not in ROW_OUTPUTS]
+        return outputs.keys() > ROW_OUTPUTS.keys() and not any(spec.dtype in (None, dtypes.STRING) for spec in own)
 
     def read_row(self, row: Row) -> Tensors:
         return Tensors(
-            ok=True, error=None, tensors={alias: row[alias] for alias in sorted(row.keys() - ROW_OUTPUTS.keys())}
+            ok=True,
+            error=None,
+            tensors={alias: _plain(row[alias]) for alias in sorted(row.keys() - ROW_OUTPUTS.keys())},
         )
 
     def cells(self, result: Tensors) -> dict[str, Any]:
@@ -164,7 +174,7 @@ class _Tensors(Task[Tensors]):
             return (), {}
         with np.load(io.BytesIO(row["npz"])) as arrays:
             shapes = tuple((name, arrays[name].shape) for name in arrays)
-            return shapes, {name: float(arrays[name].mean()) for name in arrays}
+            return shapes, {name: float(arrays[name].mean()) for name in arrays if arrays[name].size}
 
     def lines(self, result: Tensors) -> list[str]:
         return [

@@ -218,7 +218,7 @@ class _Transform(Task[Picture]):
 
     def labels_and_scores(self, row: Mapping[str, Any]) -> tuple[Hashable, Scores]:
         """Return the size: pictures of two versions are never equal byte by byte."""
-        return _size_of(row["png"]), {}
+        return None if row["png"] is None else _size_of(row["png"]), {}
 
     def lines(self, result: Picture) -> list[str]:
         width, height = _size_of(result.png)

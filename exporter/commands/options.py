@@ -70,15 +70,16 @@ _TOLERANCE = {
     "share": (
         FloatRange(0, 1),
         "0.99",
-        "Part of the pixels of task segment, or of the boxes of task detect, that must agree.",
+        "Part of the pixels of task segment, of the boxes of task detect or of the whole numbers of task tensors that "
+        "must agree.",
     ),
     "iou": (FloatRange(0, 1), "0.9", "Intersection over union from which on two boxes of task detect agree."),
     "atol": (
         FloatRange(0),
-        "0.01; task embed 0.001; regress 0.0001",
+        "0.01; task embed 0.001; regress and tensors 0.0001; image 0.005 of white",
         "Allowed difference of an answer from the reference pipeline's …",
     ),
-    "rtol": (FloatRange(0), "0; task regress 0.01", "… plus this part of the reference's answer."),
+    "rtol": (FloatRange(0), "0; tasks regress and tensors 0.01", "… plus this part of the reference's answer."),
 }
 TOLERANCE_PARTS = tuple(_TOLERANCE)
 tolerance = option_group(

@@ -138,7 +138,9 @@ class Recipe:
         if required or (for_labels and is_sure):
             they, them = ("they", "them as options") if len(missing) > 1 else ("it", "it as an option")
             has_task = not {"task", "labels", "outputs"}.isdisjoint(values)
-            advice = "" if has_task else "; a model without labels needs --task embed or --task regress instead of them"
+            advice = (
+                "" if has_task else "; a model without labels needs a --task instead: embed, regress, image or tensors"
+            )
             raise RecipeError(
                 f"{values.get('model', 'the model')} needs {_listed(missing)}: {they} cannot be inferred from the "
                 f"model. Pass {them} or in a --recipe file{advice}"

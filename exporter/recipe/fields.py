@@ -47,6 +47,14 @@ class PathOrName(Text):
         return prefix + os.path.relpath(folder / path)
 
 
+class PathsOrNames(PathOrName):
+    """Values of a field: one or several of `PathOrName`, separated by commas."""
+
+    def resolve(self, value: str, folder: Path) -> str:
+        """See `PathOrName.resolve`."""
+        return ",".join(super(PathsOrNames, self).resolve(part.strip(), folder) for part in value.split(","))
+
+
 class Parsed(Text):
     """Values of a field: text, stored as it is, that a function parses; it raises ValueError for others."""
 

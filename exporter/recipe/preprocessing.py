@@ -14,7 +14,7 @@ from savedmodel_bakery.exporter.recipe.fields import (
     Choice,
     FieldGroup,
     Parsed,
-    PathOrName,
+    PathsOrNames,
     Switch,
     Text,
     WholeNumber,
@@ -121,7 +121,7 @@ class Preprocessing(FieldGroup):
     """How the bytes of a photo become the tensor that the network receives."""
 
     like: str | None = recipe_field(
-        PathOrName(r".*(?<!\.json)", path_prefixes=("keras-hub:",)),
+        PathsOrNames(r".*(?<!\.json)", path_prefixes=("keras-hub:",)),
         "Preparation that is used for what is not stated: that of a known network, such as keras:MobileNetV2 for one "
         "that was fine-tuned from it; of image_dataset_from_directory, load_img or tf.image.resize; of torchvision, as "
         "torchvision:ResNet50_Weights.IMAGENET1K_V2; of keras-hub:FOLDER, a preset; or of a file, config.json of timm "

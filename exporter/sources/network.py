@@ -64,7 +64,8 @@ def from_keras_model(model: Any, name: str, layer: str | None = None) -> Network
         model = _up_to(model, layer, name)
     if not hasattr(model, "input_shape"):  # a subclass of Model with a `call` of its own
         return Network(lambda pixels: model(pixels, training=False))
-    recipe = recipe_from_shape(model.input_shape, name)
+    dtype = model.inputs[0].dtype if model.inputs else "float32"
+    recipe = recipe_from_shape(model.input_shape, name, dtype)
 
     def run(pixels: NormalisedBatch) -> NetworkOutput:
         outputs = model(pixels, training=False)
@@ -72,11 +73,13 @@ def from_keras_model(model: Any, name: str, layer: str | None = None) -> Network
             return dict(zip(model.output_names, outputs, strict=True))
         return outputs
 
-    call = take_pixels(run, model.input_shape, model.inputs[0].dtype if model.inputs else "float32")
+    call = take_pixels(run, model.input_shape, dtype)
     outputs = getattr(model, "output", None)  # none if a Sequential has not been called
     names = outputs if isinstance(outputs, dict) else getattr(model, "output_names", ())
     recipe |= recipe_from_outputs(names)
     shape = getattr(outputs, "shape", None)  # of a single tensor
+    if shape is not None and len(shape) == 4 and _is_channels_first(model.input_shape):
+        shape = shape[0], shape[2], shape[3], shape[1]
     scaling_layer = find_scaling_layer(model)
     if scaling_layer is None:
         return Network(call, recipe, output_shape=shape)
@@ -155,15 +158,23 @@ def _run_in_batches(run: Callable[[Tensor], NetworkOutput], images: Tensor, size
     outputs = tf.function(run).get_concrete_function(tf.TensorSpec([size, *shape], images.dtype)).structured_outputs
     specs = tf.nest.map_structure(lambda each: tf.TensorSpec(each.shape, each.dtype), outputs)
     mapped = tf.map_fn(run, batches, fn_output_signature=specs)
-    return tf.nest.map_structure(lambda each: tf.reshape(each, [-1, *each.shape[2:]])[:count], mapped)
+
+    def join(each: Tensor, spec: tf.TensorSpec) -> Tensor:
+        joined = tf.reshape(each, tf.concat([[-1], tf.shape(each)[2:]], axis=0))[:count]
+        return joined if spec.shape.rank is None else tf.ensure_shape(joined, [None, *spec.shape[1:]])
+
+    return tf.nest.map_structure(join, mapped, specs)
 
 
 def _is_channels_first(shape: Sequence[int | None]) -> bool:
     return len(shape) == 4 and shape[1] in (1, 3) and shape[3] not in (1, 3)
 
 
-def recipe_from_shape(shape: object, name: str) -> dict[str, Any]:
-    """Return the values of a recipe that follow from the shape of a network's input, one batch of images."""
+def recipe_from_shape(shape: object, name: str, dtype: str = "float32") -> dict[str, Any]:
+    """Return the values of a recipe that follow from the shape and the dtype of a network's input, a batch of images.
+
+    A network of whole numbers takes pixels as they are.
+    """
     if isinstance(shape, (list, tuple)) and _is_channels_first(shape):
         shape = shape[0], shape[2], shape[3], shape[1]
     if not isinstance(shape, (list, tuple)) or len(shape) != 4 or shape[3] not in (1, 3, None):
@@ -173,6 +184,8 @@ def recipe_from_shape(shape: object, name: str) -> dict[str, Any]:
         )
     _, height, width, channels = shape
     recipe: dict[str, Any] = {"size": (height, width)} if height and width else {}
+    if dtype.startswith(("int", "uint")):
+        recipe["scale"] = "0..255"
     return recipe | ({"channels": "GRAY"} if channels == 1 else {})
 
 
@@ -182,17 +195,16 @@ def find_scaling_layer(model: Any) -> str | None:
     Runs a black, a grey and a white image through everything before the first layer with weights, or through all of a
     model without weights: Rescaling, Normalization, or the operations that `keras.applications…preprocess_input` adds
     to a model; nested models too. None if the values that reach that layer, or the end, aren't pixels 0..255 scaled to
-    a range around 0, or can't be measured, as with the channels first.
+    a range around 0, or can't be measured.
     """
-    if _is_channels_first(model.input_shape):
-        return None
-    _, height, width, channels = model.input_shape
-    images = np.zeros((3, height or _MEASURED_SIDE, width or _MEASURED_SIDE, channels or 3), np.float32)
-    images += np.reshape(_UNSCALED, (3, 1, 1, 1))
+    sides = [side or _MEASURED_SIDE for side in model.input_shape[1:]]
+    if not _is_channels_first(model.input_shape):
+        sides[2] = model.input_shape[3] or 3
+    images = np.zeros((3, *sides), np.float32) + np.float32(np.reshape(_UNSCALED, (3, 1, 1, 1)))
     levels: dict[str, Levels] = {}
     try:
         _measure(model, images, levels)
-    except (AttributeError, ValueError):  # a layer that is part of several models, or doesn't accept this size
+    except Exception:  # a layer that is part of several models, or whose code fails; the trace will say why
         return None
     if not levels:
         return None

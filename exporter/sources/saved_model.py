@@ -84,9 +84,7 @@ def _from_signature(loaded: Any, model: str, name: str, input_alias: str | None,
             "more, as the bakery decodes images before the network"
         )
     shape: Any = spec.shape.as_list() if spec.shape.rank is not None else None
-    recipe = recipe_from_shape(shape, model)
-    if spec.dtype.is_integer:
-        recipe["scale"] = "0..255"
+    recipe = recipe_from_shape(shape, model, spec.dtype.name)
 
     def run(images: Tensor) -> NetworkOutput:
         # Through `loaded`, which keeps the variables alive; a signature alone doesn't.
@@ -160,8 +158,8 @@ def _from_callable(loaded: Any, model: str) -> Network:
 
     if not specs or specs[0].shape.rank is None:
         return Network(run)
-    shape = specs[0].shape.as_list()
-    return Network(take_pixels(run, shape, specs[0].dtype.name), recipe_from_shape(shape, model))
+    shape, dtype = specs[0].shape.as_list(), specs[0].dtype.name
+    return Network(take_pixels(run, shape, dtype), recipe_from_shape(shape, model, dtype))
 
 
 def _resolve(model: str) -> Path:

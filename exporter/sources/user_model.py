@@ -37,12 +37,12 @@ def read_file(
     try:
         loaded = keras.saving.load_model(model, custom_objects=known, compile=False, safe_mode=not trust_model)
     except Exception as error:  # Keras raises all types of errors
-        reason = _explain(str(error), Path(model))
+        reason = _explain(str(error), Path(model), custom_objects)
         raise SourceError(f"Keras {keras.__version__} cannot load {model}: {reason}") from error
     return replace(from_keras_model(loaded, model, layer), application=find_application(loaded))
 
 
-def _explain(error: str, path: Path) -> str:
+def _explain(error: str, path: Path, custom_objects: str | None) -> str:
     """Return why Keras can't load a file, and what helps."""
     saved_by = _keras_version(path)
     if saved_by.startswith("2."):
@@ -53,6 +53,8 @@ def _explain(error: str, path: Path) -> str:
     function = "or pass --model package.module:callable, a function that returns the model"
     unknown = re.search(r"(?:Could not locate (?:class|function)|Unknown (?:layer|object):?) '([^']+)'", error)
     if unknown is not None:
+        if custom_objects is not None:
+            return f"neither Keras nor {custom_objects} knows {unknown[1]!r}, which the model uses"
         return (
             f"it does not know {unknown[1]!r}, which the model uses; pass --custom-objects MODULE, the module that "
             f"defines it, {function}"
@@ -63,8 +65,11 @@ def _explain(error: str, path: Path) -> str:
             f"{function}"
         )
     if "Lambda" in error and "output_shape" in error:
-        return f"it has a Lambda layer that does not state its output_shape; state it there, {function}"
-    return error
+        return (
+            "it has a Lambda layer whose output_shape is not stated, or whose code uses names that are not in the "
+            f"file; state it there, {function}"
+        )
+    return error.rpartition("Exception encountered: ")[2]
 
 
 def _callables(module: str) -> dict[str, Callable[..., Any]]:

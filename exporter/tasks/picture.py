@@ -47,6 +47,11 @@ class Picture(Task):
         """The highest level."""
         return int(2**self.bits - 1)
 
+    @property
+    def _is_bgr(self) -> bool:
+        """Whether the network orders colours as B, G, R; it returns them as it takes them."""
+        return self.channels == 3 and self.preprocessing.channels == "BGR"
+
     def signatures(self) -> Mapping[str, Signature]:
         """See `Task.signatures`."""
         answer = Signature("images", {"png_bytes": Column((), b"")}, self._compute)
@@ -66,6 +71,8 @@ class Picture(Task):
         dtype = {8: tf.uint8, 16: tf.uint16}[self.bits]
 
         def levels_of(values: Tensor) -> Tensor:
+            if self._is_bgr:
+                values = tf.reverse(values, [-1])
             scaled = (values - self.lowest) * (self.white / (self.highest - self.lowest))
             return tf.cast(tf.round(tf.clip_by_value(scaled, 0, self.white)), dtype)
 
@@ -101,6 +108,7 @@ class Picture(Task):
         values = result.outputs["picture"].astype(np.float64)
         if self.of_photo_size:
             values = resampling.interpolate_expected(*resampling.crop_expected(values, result.size, self.preprocessing))
+        values = values[..., ::-1] if self._is_bgr else values
         levels = (values - self.lowest) / (self.highest - self.lowest) * self.white
         return np.asarray(levels.clip(0, self.white))
 

@@ -123,8 +123,8 @@ class Tensors(Task):
     """See `Task`. The outputs of the network by name, each with its shape per image and its dtype."""
 
     name: ClassVar[str] = "tensors"
-    measure: ClassVar[str] = "difference, as a part of the largest value"
-    tolerance: ClassVar[Tolerance] = Tolerance(atol=1e-4, rtol=0.01)
+    measure: ClassVar[str] = "difference, as a part of the largest value, or share of different whole numbers"
+    tolerance: ClassVar[Tolerance] = Tolerance(atol=1e-4, rtol=0.01, share=0.99)
     outputs: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]
 
     def signatures(self) -> Mapping[str, Signature]:
@@ -138,14 +138,22 @@ class Tensors(Task):
         return {"serving_default": answer, "pixels": replace(answer, takes="pixels")}
 
     def compare(self, answers: Answers, result: NetworkResult, tolerance: Tolerance) -> Comparison:
-        """See `Task.compare`. Values are compared beside the largest of their output: others may be close to 0."""
+        """See `Task.compare`. Of whole numbers, a share must be equal.
+
+        Others are compared beside the largest value of their output, as some may be close to 0.
+        """
         arrays = {name: answers["serving_default"][name].astype(np.float64) for name in self.outputs}
         largest, is_within = 0.0, True
         for name, array in arrays.items():
             expected = result.outputs[name].astype(np.float64)
-            difference, scale = (float(np.abs(numbers).max(initial=0)) for numbers in (array - expected, expected))
-            largest = max(largest, difference / max(scale, 1e-9) if difference else 0.0)
-            is_within &= tolerance.allows(np.float64(difference), np.float64(scale))
+            if not np.issubdtype(self.outputs[name][1], np.floating):
+                difference = float(np.mean(array != expected)) if array.size else 0.0
+                is_within &= tolerance.allows_share(difference)
+            else:
+                difference, scale = (float(np.abs(each).max(initial=0)) for each in (array - expected, expected))
+                is_within &= tolerance.allows(np.float64(difference), np.float64(scale))
+                difference /= max(scale, 1e-9)
+            largest = max(largest, difference)
         return Comparison(largest, is_within, _describe_all(arrays), _describe_all(result.outputs))
 
 

@@ -184,7 +184,7 @@ def run_network(
     outputs = {}
     for role, output in assign_roles(network(tf.constant(normalised[np.newaxis])), recipe).items():
         (array,) = np.asarray(tf.cast(output, tf.float32))
-        if role == "vector":
+        if role == "vector" and recipe.answers.task != "tensors":
             array = array.mean(axis=(0, 1)) if array.ndim == 3 else array.reshape(-1)
         if not np.isfinite(array).all():
             raise VerificationError("the network returns values that are not finite (NaN or infinity) for a photo")

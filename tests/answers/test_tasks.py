@@ -8,10 +8,12 @@ import pytest
 
 from savedmodel_bakery import Detections, InvalidResponseError, Prediction
 from savedmodel_bakery.answers.rows import COLUMNS
-from savedmodel_bakery.answers.signatures import read_signatures
+from savedmodel_bakery.answers.signatures import TensorSpec, read_signatures
 from savedmodel_bakery.answers.tasks import find_task
 from savedmodel_bakery.answers.tasks.labels import CLASSIFY
+from savedmodel_bakery.answers.tasks.numbers import TENSORS
 from savedmodel_bakery.answers.tasks.regions import DETECT
+from savedmodel_bakery.wire import dtypes
 
 
 def test_a_signature_can_be_named() -> None:
@@ -74,3 +76,11 @@ def test_each_task_has_its_columns() -> None:
         "image": ("error", "png"),
     }
     assert expected == {task: columns[2:-3] for task, columns in COLUMNS.items()}
+
+
+def test_tensors_are_numbers_only() -> None:
+    row = {"ok": TensorSpec(dtypes.BY_NAME["bool"], (-1,)), "error": TensorSpec(dtypes.STRING, (-1,))}
+    numbers = {"map": TensorSpec(dtypes.BY_NAME["bfloat16"], (-1, 4, 4))}
+    assert TENSORS.fits(row | numbers)
+    assert not TENSORS.fits(row)
+    assert not TENSORS.fits(row | numbers | {"text": TensorSpec(dtypes.STRING, (-1,))})

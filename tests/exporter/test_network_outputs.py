@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from savedmodel_bakery.errors import BakeError
+from savedmodel_bakery.errors import BakeError, SourceError
 from savedmodel_bakery.exporter.network_outputs import trace
 from savedmodel_bakery.exporter.recipe import Recipe, complete_recipe
 from savedmodel_bakery.exporter.tasks.choose import choose_task
@@ -210,3 +210,19 @@ def test_a_detector_may_be_used_for_another_task(recipe_of: RecipeOf) -> None:
     assert "detect" == complete_recipe(known, values | {"outputs": None}).answers.task
     recipe = complete_recipe(known, values | {"task": "classify"})
     assert ("classify", None) == (recipe.answers.task, recipe.boxes.boxes)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "message"),
+    [
+        (
+            {"step": tf.constant(3)},
+            r"the output 'step' of the network of tiny has the shape \(\): task tensors needs a row",
+        ),
+        ({"anchors": tf.zeros([100, 4])}, r"'anchors' .* has the shape \(100, 4\): task tensors needs a row per image"),
+        ({}, "the network of tiny returns no outputs"),
+    ],
+)
+def test_tensors_need_a_row_per_image(recipe_of: RecipeOf, outputs: Any, message: str) -> None:
+    with pytest.raises(SourceError, match=message):
+        trace(lambda _: outputs, recipe_of(task="tensors", labels=None, outputs=None))

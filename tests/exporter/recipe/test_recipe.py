@@ -174,7 +174,7 @@ def test_the_tasks_without_labels_are_named_if_nothing_says_that_there_are_some(
     for stated, is_named in (({}, True), ({"outputs": "logits"}, False), ({"task": "multilabel"}, False)):
         with pytest.raises(RecipeError) as rejected:
             complete_recipe(values, {"model": "pets.keras", **stated})
-        assert is_named == ("a model without labels needs --task embed or --task regress" in str(rejected.value))
+        assert is_named == ("a model without labels needs a --task instead: embed, regress" in str(rejected.value))
 
 
 @pytest.mark.parametrize(("task", "has_top_k"), [("binary", True), ("embed", False), ("segment", False)])

@@ -176,6 +176,29 @@ def test_other_forms_of_input_take_the_same_pixels(batch: int | None) -> None:
     np.testing.assert_allclose(pixels.mean(axis=(1, 2)), mean, rtol=1e-5)
     np.testing.assert_allclose(pixels * 2, doubled, rtol=1e-5)
     for dtype, atol in (("uint8", 0.5), ("float16", 0.1), ("int32", 0.5)):
-        same = take_pixels(lambda images: images, (batch, 8, 6, 3), dtype)(tf.constant(pixels))
+        same = take_pixels(tf.identity, (batch, 8, 6, 3), dtype)(tf.constant(pixels))
         assert dtype == same.dtype.name
         np.testing.assert_allclose(pixels, tf.cast(same, tf.float32), atol=atol)
+
+
+def test_channels_first_are_measured_and_described_as_channels_last() -> None:
+    keras.utils.clear_session()
+    image = keras.Input((3, 8, 8))
+    scaled = layers.Rescaling(1 / 255, name="scale")(image)
+    network = from_keras_model(keras.Model(image, layers.Conv2D(10, 8, data_format="channels_first")(scaled)), "first")
+    assert ("scale", (None, 1, 1, 10), False) == (network.scaling_layer, network.output_shape, network.returns_map)
+
+
+def test_whole_numbers_take_pixels_as_they_are() -> None:
+    image = keras.Input((8, 8, 3), dtype="uint8")
+    network = from_keras_model(keras.Model(image, layers.Rescaling(1.0)(image)), "whole")
+    assert "0..255" == network.recipe["scale"]
+
+
+def test_a_batch_of_one_may_return_any_number_of_boxes() -> None:
+    def run(images: tf.Tensor) -> tf.Tensor:
+        return tf.boolean_mask(tf.reshape(images, [-1, 3]), tf.reshape(images, [-1, 3])[:, 0] > 0)[tf.newaxis]
+
+    traced = tf.function(take_pixels(run, (1, 4, 4, 3), "float32"))
+    boxes = traced.get_concrete_function(tf.TensorSpec([None, 4, 4, 3]))(tf.ones([2, 4, 4, 3]))
+    assert (2, 16, 3) == boxes.shape

@@ -64,6 +64,11 @@ def test_what_a_file_needs(
     np.testing.assert_allclose(network.call(tf.ones([1, 8, 8, 3])), np.full([1, 3], 0.5))
 
 
+def test_the_module_that_was_tried_is_named(files: Path) -> None:
+    with pytest.raises(SourceError, match="neither Keras nor math knows 'Halve', which the model uses"):
+        read_network({"model": str(files / "own.keras"), "custom_objects": "math"})
+
+
 def test_a_module_that_is_not_there(files: Path) -> None:
     with pytest.raises(SourceError, match="cannot import 'no_layers': ModuleNotFoundError"):
         read_network({"model": str(files / "own.keras"), "custom_objects": "no_layers"})

@@ -56,6 +56,14 @@ def test_values_of_a_range_are_levels(recipe_of: RecipeOf, channels: int, bits: 
     assert not task.compare(answers, wrong, task.tolerance).is_within
 
 
+def test_a_network_on_bgr_returns_bgr(recipe_of: RecipeOf) -> None:
+    task = task_of(recipe_of, channels="BGR")
+    picture = smooth(24, 32, 3).clip(0, 1)
+    answers = answer(task, picture, (24, 32))
+    np.testing.assert_allclose(255 * picture[..., ::-1], levels_of(answers) / 257, atol=0.51)
+    assert task.compare(answers, NetworkResult({"picture": picture}, (24, 32)), task.tolerance).is_within
+
+
 @pytest.mark.parametrize("crop", ["none", "letterbox", "letterbox:down"])
 @pytest.mark.parametrize("size", [(48, 64), (7, 5), (100, 33), (3, 200), (1, 1)])
 @pytest.mark.parametrize("shape", [(24, 32, 3), (96, 128, 1)], ids=str)

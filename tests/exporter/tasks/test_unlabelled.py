@@ -119,3 +119,7 @@ def test_a_tensor_may_differ_by_a_part_of_its_largest_value(value: float, is_wit
     assert is_within == comparison.is_within
     assert max(0.5, value - 100) / 100 == pytest.approx(comparison.difference, abs=1e-6)
     assert "map [0, 100], count [3]" == comparison.expected
+    other = task.compare(
+        {"serving_default": {**answers["serving_default"], "count": np.int32(4)}}, expected, task.tolerance
+    )
+    assert not other.is_within
