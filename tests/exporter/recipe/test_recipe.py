@@ -307,3 +307,11 @@ def test_properties_of_the_network_cannot_be_changed(
     with pytest.raises(RecipeError) as rejected:
         complete_recipe(KNOWN | known, {"model": "m", **values})
     assert message == str(rejected.value)
+
+
+def test_each_part_of_like_refers_to_the_folder_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "recipes").mkdir()
+    file = tmp_path / "recipes" / "pets.toml"
+    file.write_text('like = "load_img, keras-hub:preset, config.json"\n')
+    monkeypatch.chdir(tmp_path)
+    assert "load_img,keras-hub:recipes/preset,recipes/config.json" == read_recipe_file(file).values["like"]
