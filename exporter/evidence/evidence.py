@@ -34,6 +34,9 @@ _TOLD, _SURE = 0.05, 0.1
 EXACT = 0.02
 """Levels: only the order of additions differs."""
 
+WHITES = (2**10 - 1, 2**12 - 1, 2**14 - 1, 2**16 - 1)
+"""Levels that are white in photos of 16 bits per colour, from cameras of fewer bits."""
+
 Groups = Mapping[tuple[str, ...], Callable[[Preprocessing], Iterator[dict[str, Any]]]]
 """Fields of the recipe that are changed together, and the values to try for a recipe."""
 
@@ -118,6 +121,12 @@ class Evidence(ABC):
     @abstractmethod
     def shown(self, fit: Fit) -> str:
         """Return the distance with its unit."""
+
+
+def usual_white(photos: Sequence[Path]) -> int | None:
+    """Return the lowest usual white that no photo exceeds; None if none of them has 16 bits per colour."""
+    highest = max((level for photo in photos if (level := reference.highest_level(photo)) is not None), default=None)
+    return None if highest is None else min(white for white in WHITES if white >= highest)
 
 
 def farther(best: float, other: float, level: float) -> Certainty:

@@ -1,12 +1,11 @@
 """Evidence: what the network received in training for some photos, as arrays.
 
 A straight line from the pixels of a recipe to the inputs gives mean and standard deviation. What is left is the
-distance, in levels of 0..255.
+distance, in levels of 0..255: the mean over photos of the root mean square.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from savedmodel_bakery.exporter.evidence.evidence import (
     levels_off,
     read_by_photo,
     read_npz,
+    usual_white,
 )
 from savedmodel_bakery.exporter.evidence.search import PIXELS
 from savedmodel_bakery.exporter.recipe import Preprocessing
@@ -41,13 +41,14 @@ class Inputs(Evidence):
 
     def __init__(self, photos: Sequence[Path], arrays: np.ndarray) -> None:
         """Keep the photos and `arrays`, float64 [photos, height, width, channels]."""
-        self.photos, self._arrays = photos, arrays
+        self.photos, self._arrays, self._white = photos, arrays, usual_white(photos)
         self.digest = digest_of(photos, arrays)
         self.size = (arrays.shape[1], arrays.shape[2])
 
-    def fit(self, pixels: np.ndarray, candidate: Preprocessing) -> Fit:  # noqa: ARG002
-        """See Evidence."""
-        return fit_line(pixels.astype(np.float64), self._arrays)
+    def fit(self, pixels: np.ndarray, candidate: Preprocessing) -> Fit:
+        """See Evidence. The levels are those of the usual white: others would make the same photo darker."""
+        fit = fit_line(pixels.astype(np.float64), self._arrays)
+        return fit if self._white is None else fit._replace(distance=fit.distance * candidate.white / self._white)
 
     def is_same(self, fit: Fit) -> bool:
         """See Evidence."""
@@ -122,16 +123,16 @@ def fit_line(pixels: np.ndarray, inputs: np.ndarray) -> Fit:
 
 
 def _fit_order(pixels: np.ndarray, inputs: np.ndarray, channels: str) -> Fit:
-    means, stds, squares = [], [], 0.0
+    means, stds, squares = [], [], np.zeros(len(inputs))
     for colour in range(inputs.shape[-1]):
         x, y = pixels[..., colour].ravel(), inputs[..., colour].ravel()
         spread = x.var()
         slope = ((x - x.mean()) * (y - y.mean())).mean() / spread if spread else 0.0
         slope = slope if slope > 0 else 1 / 255
         offset = y.mean() - slope * x.mean()
-        squares += float(np.mean((x - (y - offset) / slope) ** 2))
+        squares += np.mean(((x - (y - offset) / slope) ** 2).reshape(len(inputs), -1), axis=1)
         means.append(-offset / slope)
         stds.append(1 / slope)
     repeat = 3 // len(means)
     line = means * repeat, stds * repeat
-    return Fit(math.sqrt(squares / len(means)), {"scale": describe_line(*line), "channels": channels}, line)
+    return Fit(float(np.sqrt(squares / len(means)).mean()), {"scale": describe_line(*line), "channels": channels}, line)

@@ -10,7 +10,7 @@ from typing import Any
 from savedmodel_bakery.errors import EvidenceError, RecipeError
 from savedmodel_bakery.exporter.evidence.evidence import Certainty, Evidence
 from savedmodel_bakery.exporter.evidence.search import Found, Search
-from savedmodel_bakery.exporter.recipe import Preprocessing, Recipe
+from savedmodel_bakery.exporter.recipe import LETTERBOXES, Preprocessing, Recipe
 from savedmodel_bakery.exporter.recipe.fields import fields_of
 
 SEARCH_S = 120.0
@@ -182,6 +182,8 @@ def _check_told(evidence: Evidence, found: Found, known: Mapping[str, Any]) -> N
         alternative = found.alternatives.get(name)
         if name in known or not alternative or evidence.certainty(found.fit, alternative.fit):
             continue
+        if alternative.value in LETTERBOXES and found.preprocessing.letterbox_rounding is not None:
+            continue  # they differ by a pixel, in photos of few sizes
         other = dataclasses.replace(found.preprocessing, **{name: alternative.value})
         more = "add photos of other shapes and sizes" if found.fit.losses is None else "pass --predictions or --inputs"
         raise EvidenceError(

@@ -17,7 +17,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from savedmodel_bakery.errors import EvidenceError, RecipeError
-from savedmodel_bakery.exporter.evidence.evidence import Evidence, Fit, Groups, combinations, one_of
+from savedmodel_bakery.exporter.evidence.evidence import (
+    WHITES,
+    Evidence,
+    Fit,
+    Groups,
+    combinations,
+    one_of,
+    usual_white,
+)
 from savedmodel_bakery.exporter.recipe import LETTERBOX, LETTERBOXES, RESIZE_METHODS, STRETCH, Preprocessing
 from savedmodel_bakery.exporter.recipe.fields import fields_of
 from savedmodel_bakery.exporter.validation import reference
@@ -72,26 +80,32 @@ def _crops(current: Preprocessing) -> Iterator[dict[str, Any]]:
         yield from combinations(crop=[LETTERBOX], padding=_PADDINGS)(current)
 
 
+def _margins(current: Preprocessing) -> Iterator[dict[str, Any]]:
+    if current.keeps_whole_photo:
+        return iter([{}])
+    return one_of("crop_margin", None, "up", "down", "even")(current)
+
+
 def _paddings(current: Preprocessing) -> Iterator[dict[str, Any]]:
     return one_of("padding", *(_PADDINGS if current.letterbox_rounding is not None else ()))(current)
 
 
 PIXELS: Groups = {
     ("crop", "crop_margin"): _crops,
-    ("crop_margin",): one_of("crop_margin", None, "up", "down", "even"),
+    ("crop_margin",): _margins,
     ("padding",): _paddings,
     ("orientation",): one_of("orientation", "exif", "ignore"),
     ("resize", "antialias", "jpeg_dct"): combinations(  # together, as each can make up for another
         resize=RESIZE_METHODS, antialias=(False, True), jpeg_dct=("accurate", "fast")
     ),
     ("alpha",): one_of("alpha", "background", "drop"),
-    ("white",): one_of("white", 2**16 - 1, 2**14 - 1, 2**12 - 1, 2**10 - 1),
+    ("white",): one_of("white", *WHITES[::-1]),
 }
 """The values that change pixels."""
 
 _LITTLE: Groups = {
     ("jpeg_dct",): one_of("jpeg_dct", "accurate", "fast"),
-    **{fields: PIXELS[fields] for fields in (("alpha",), ("orientation",))},
+    **{fields: PIXELS[fields] for fields in (("alpha",), ("orientation",), ("crop_margin",))},
 }
 """Those of them that change pixels little."""
 
@@ -101,8 +115,10 @@ class Search:
 
     def __init__(self, evidence: Evidence, seconds: float) -> None:
         self._evidence = evidence
-        has_deep = any(map(reference.has_deep_pixels, evidence.photos))
-        self._groups = {fields: make for fields, make in evidence.groups.items() if has_deep or fields != ("white",)}
+        self._white = usual_white(evidence.photos)
+        self._groups = {
+            fields: make for fields, make in evidence.groups.items() if self._white is not None or fields != ("white",)
+        }
         self._seconds, self._end = seconds, time.monotonic() + seconds
         self._fits: dict[Preprocessing, Fit] = {}
         self._made: dict[Preprocessing, np.ndarray] = {}
@@ -111,10 +127,15 @@ class Search:
     def find(self, start: Preprocessing, fixed: frozenset[str]) -> Found:
         """Find the nearest recipe, beginning with `start`; the fields that are `fixed` stay as they are."""
         evidence = self._evidence
+        if self._white is not None and "white" not in fixed:
+            start = dataclasses.replace(start, white=self._white)
         best = min(self._descents(start, fixed), key=lambda recipe: self.fit(recipe).distance)
         self.measure(best)
         if not evidence.is_same(self.fit(best)):
             best = min([best, *self._with_other_crops(best, fixed)], key=lambda recipe: self.fit(recipe).distance)
+            self.measure(best)
+        if not evidence.is_exact(self.fit(best)):
+            best = self._polished(best, fixed)
             self.measure(best)
         for begin in (start, best):
             if not evidence.is_same(self.fit(best)) and evidence.order(self.fit(best)) is None:
@@ -160,6 +181,17 @@ class Search:
             if self._evidence.is_exact(self.fit(best)) or best in made:
                 return
             made.append(best)
+
+    def _polished(self, best: Preprocessing, fixed: frozenset[str]) -> Preprocessing:
+        """Return the nearest recipe, if several values that change pixels little have to change together."""
+        free = {field for fields in self._groups for field in fields}
+        makes = [make(best) for fields, make in _LITTLE.items() if free.issuperset(fields)]
+        joined = (
+            {name: value for part in parts for name, value in part.items()} for parts in itertools.product(*makes)
+        )
+        changed = filter(None, (_changed(best, values, fixed) for values in joined))
+        nearest = min([best, *changed], key=lambda recipe: self.fit(recipe).distance)
+        return best if nearest == best else self._improve(nearest, fixed)
 
     def _with_other_crops(self, best: Preprocessing, fixed: frozenset[str]) -> Iterator[Preprocessing]:
         """Yield the nearest recipes with other crops: the wrong resize can make up for the wrong crop."""
@@ -247,6 +279,8 @@ class Search:
 
 def _changed(best: Preprocessing, values: Mapping[str, Any], fixed: frozenset[str]) -> Preprocessing | None:
     """Return a recipe with other values; None if they are fixed or don't go together."""
+    if "crop" in values and values["crop"] not in LETTERBOXES and "padding" not in fixed:
+        values = {**values, "padding": _PADDINGS[0]}  # without effect
     values = {name: value for name, value in values.items() if getattr(best, name) != value}
     if not values or not fixed.isdisjoint(values):
         return None

@@ -65,10 +65,13 @@ def _decode(photo: Path, opened: Image.Image, preprocessing: Preprocessing) -> I
     return decoded
 
 
-def has_deep_pixels(photo: Path) -> bool:
-    """Return whether a photo has 16 bits per colour, of which `white` says the range."""
+def highest_level(photo: Path) -> int | None:
+    """Return the highest level of a photo with 16 bits per colour, of which `white` says the range; None for others."""
     with reading(photo), Image.open(photo) as opened:
-        return _is_deep(photo, opened)
+        if not _is_deep(photo, opened):
+            return None
+        _, _, rows, _ = png.Reader(bytes=photo.read_bytes()).asRGBA()
+        return int(max(max(max(row[colour::4]) for colour in range(3)) for row in rows))
 
 
 def _is_deep(photo: Path, opened: Image.Image) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import png
 import pytest
 import tensorflow as tf
 from PIL import Image, ImageOps
@@ -235,3 +236,18 @@ def test_of_many_photos_the_smallest_of_each_shape_are_compared(tmp_path: Path) 
     np.savez(tmp_path / "inputs.npz", **{photo.name: np.zeros((4, 4, 3)) for photo in photos})
     used = read_inputs(str(tmp_path / "inputs.npz"), photos).photos
     assert ["20.png", "3000.png", *(f"{side}.png" for side in range(21, 27))] == [photo.name for photo in used]
+
+
+def test_twelve_bits_in_sixteen(tmp_path: Path) -> None:
+    """Their white is the lowest usual one that they do not exceed; the distance is in levels of that."""
+    levels = np.random.default_rng(0).integers(0, 4096, (40, 52, 3)).astype(np.uint16)
+    with (tmp_path / "deep.png").open("wb") as file:
+        png.Writer(52, 40, bitdepth=16, greyscale=False).write(file, levels.reshape(40, -1).tolist())
+
+    def prepare(path: Path) -> np.ndarray:
+        image = tf.io.decode_png(path.read_bytes(), channels=3, dtype=tf.uint16)
+        return np.asarray(tf.image.resize(tf.cast(image, tf.float32) / 4095, (SIZE, SIZE)))
+
+    judgement = judged([tmp_path / "deep.png"], prepare, tmp_path, crop="none")
+    found = {name: judgement.values[name] for name in ("white", "scale", "resize", "channels")}
+    assert {"white": 4095, "scale": "0..1", "resize": "bilinear", "channels": "RGB"} == found
