@@ -40,6 +40,7 @@ _REASONS = {
     b"empty": "empty",
     b"neither base64": "format",
     b"base64 of": "format",
+    **dict.fromkeys((b"HEIC", b"HEIF", b"AVIF", b"TIFF", b"JPEG XL", b"JPEG 2000"), "format"),
     b"too large": "too_large",
     b"damaged": "damaged",
 }

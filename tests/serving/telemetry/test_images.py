@@ -20,6 +20,7 @@ ERRORS = {
     b"empty: no bytes were sent": ("bad", "empty"),
     b"neither base64 nor a supported image format: it starts with 68 69": ("bad", "format"),
     b"base64 of an unsupported file format: it starts with 68 69": ("bad", "format"),
+    b"HEIC, which TensorFlow cannot decode: convert it to JPEG or PNG": ("bad", "format"),
     b"too large: its header states 9 by 9 pixels; the maximum is 8": ("bad", "too_large"),
     b"damaged, truncated or of an unsupported kind: the image file cannot be decoded": ("bad", "damaged"),
     b"<img src=x> \xff": ("bad", "other"),
