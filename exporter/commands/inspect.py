@@ -42,7 +42,7 @@ _OLDEST = TESTED_VERSIONS[0]
 OLDEST: Mapping[str, str] = {
     **{
         f"`--task {task}`": _OLDEST
-        for task in ("classify", "binary", "multilabel", "embed", "regress", "image", "tensors", "detect", "segment")
+        for task in ("classify", "binary", "multilabel", "embed", "regress", "detect", "segment")
     },
     **{f"`--precision {precision}`": _OLDEST for precision in ("float32", "bfloat16", "float16", "int8")},
     "`--batch-max`": _OLDEST,

@@ -40,7 +40,7 @@ def bakes(lite0: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, li
         recipe = {**RECIPE, **values}
         return [bake(recipe=recipe, name=name, out=folder, photos=[photo], require_parity=False, **limits).path]
 
-    options = {f"`--task {task}`": [folder / task / "1"] for task in TASKS}
+    options = {f"`--task {task}`": [folder / task / "1"] for task in TASKS if f"`--task {task}`" in OLDEST}
     options["`--task classify`"].append(lite0 / "1")
     options["`--precision float32`"] = options["`--task classify`"]
     options["`--batch-max`"] = bake_one("batching", **classifier, batch_max=8)
