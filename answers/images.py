@@ -24,7 +24,7 @@ Image: TypeAlias = "str | PathLike[str] | bytes | BinaryIO | np.ndarray | PilIma
 
 URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)  # C:// is a path on Windows
 _HEIC = re.compile(rb".{4}ftyp(?:hei|hev|mif1)", re.DOTALL)
-_CONVERTED = re.compile(rb".{4}ftyp(?:hei|hev|mif1|avi)|II\*\0|MM\0\*", re.DOTALL)
+_AVIF_OR_TIFF = re.compile(rb".{4}ftypavi|II\*\0|MM\0\*", re.DOTALL)
 _PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
 _ALPHA_MODES = {"PA": "RGBA", "RGBa": "RGBA", "La": "LA"}
 
@@ -74,12 +74,13 @@ def convert_photo(content: bytes) -> bytes:
     Also one that can't be converted, such as without Pillow (extra `draw`) or for HEIC pillow-heif (extra `heif`): the
     model's error names its format. Of several pictures in a file, it is the first.
     """
-    if not _CONVERTED.match(content):
+    is_heic = _HEIC.match(content) is not None
+    if not is_heic and not _AVIF_OR_TIFF.match(content):
         return content
     try:
         from PIL import Image
 
-        if _HEIC.match(content):
+        if is_heic:
             import pillow_heif
 
             pillow_heif.register_heif_opener()

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from enum import IntEnum
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -87,6 +88,12 @@ class Evidence(ABC):
     groups: Groups
     noise: float
 
+    @cached_property
+    def white(self) -> int | None:
+        """The lowest usual white that no photo exceeds; None if none of them has 16 bits per colour."""
+        levels = [level for photo in self.photos if (level := reference.highest_level(photo)) is not None]
+        return min(white for white in WHITES if white >= max(levels)) if levels else None
+
     @abstractmethod
     def fit(self, pixels: np.ndarray, candidate: Preprocessing) -> Fit:
         """Compare the pixels [photos, height, width, 3] that a recipe makes of the photos."""
@@ -121,12 +128,6 @@ class Evidence(ABC):
     @abstractmethod
     def shown(self, fit: Fit) -> str:
         """Return the distance with its unit."""
-
-
-def usual_white(photos: Sequence[Path]) -> int | None:
-    """Return the lowest usual white that no photo exceeds; None if none of them has 16 bits per colour."""
-    highest = max((level for photo in photos if (level := reference.highest_level(photo)) is not None), default=None)
-    return None if highest is None else min(white for white in WHITES if white >= highest)
 
 
 def farther(best: float, other: float, level: float) -> Certainty:

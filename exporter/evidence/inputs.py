@@ -25,7 +25,6 @@ from savedmodel_bakery.exporter.evidence.evidence import (
     levels_off,
     read_by_photo,
     read_npz,
-    usual_white,
 )
 from savedmodel_bakery.exporter.evidence.search import PIXELS
 from savedmodel_bakery.exporter.recipe import Preprocessing
@@ -41,14 +40,14 @@ class Inputs(Evidence):
 
     def __init__(self, photos: Sequence[Path], arrays: np.ndarray) -> None:
         """Keep the photos and `arrays`, float64 [photos, height, width, channels]."""
-        self.photos, self._arrays, self._white = photos, arrays, usual_white(photos)
+        self.photos, self._arrays = photos, arrays
         self.digest = digest_of(photos, arrays)
         self.size = (arrays.shape[1], arrays.shape[2])
 
     def fit(self, pixels: np.ndarray, candidate: Preprocessing) -> Fit:
         """See Evidence. The levels are those of the usual white: others would make the same photo darker."""
         fit = fit_line(pixels.astype(np.float64), self._arrays)
-        return fit if self._white is None else fit._replace(distance=fit.distance * candidate.white / self._white)
+        return fit if self.white is None else fit._replace(distance=fit.distance * candidate.white / self.white)
 
     def is_same(self, fit: Fit) -> bool:
         """See Evidence."""

@@ -24,7 +24,6 @@ from savedmodel_bakery.exporter.evidence.evidence import (
     Groups,
     combinations,
     one_of,
-    usual_white,
 )
 from savedmodel_bakery.exporter.recipe import LETTERBOX, LETTERBOXES, RESIZE_METHODS, STRETCH, Preprocessing
 from savedmodel_bakery.exporter.recipe.fields import fields_of
@@ -115,9 +114,10 @@ class Search:
 
     def __init__(self, evidence: Evidence, seconds: float) -> None:
         self._evidence = evidence
-        self._white = usual_white(evidence.photos)
         self._groups = {
-            fields: make for fields, make in evidence.groups.items() if self._white is not None or fields != ("white",)
+            fields: make
+            for fields, make in evidence.groups.items()
+            if evidence.white is not None or fields != ("white",)
         }
         self._seconds, self._end = seconds, time.monotonic() + seconds
         self._fits: dict[Preprocessing, Fit] = {}
@@ -127,8 +127,8 @@ class Search:
     def find(self, start: Preprocessing, fixed: frozenset[str]) -> Found:
         """Find the nearest recipe, beginning with `start`; the fields that are `fixed` stay as they are."""
         evidence = self._evidence
-        if self._white is not None and "white" not in fixed:
-            start = dataclasses.replace(start, white=self._white)
+        if evidence.white is not None and "white" not in fixed:
+            start = dataclasses.replace(start, white=evidence.white)
         best = min(self._descents(start, fixed), key=lambda recipe: self.fit(recipe).distance)
         self.measure(best)
         if not evidence.is_same(self.fit(best)):

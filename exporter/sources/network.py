@@ -79,7 +79,7 @@ def from_keras_model(model: Any, name: str, layer: str | None = None) -> Network
     recipe |= recipe_from_outputs(names)
     shape = getattr(outputs, "shape", None)  # of a single tensor
     if shape is not None and len(shape) == 4 and _is_channels_first(model.input_shape):
-        shape = shape[0], shape[2], shape[3], shape[1]
+        shape = _with_channels_last(shape)
     scaling_layer = find_scaling_layer(model)
     if scaling_layer is None:
         return Network(call, recipe, output_shape=shape)
@@ -170,13 +170,18 @@ def _is_channels_first(shape: Sequence[int | None]) -> bool:
     return len(shape) == 4 and shape[1] in (1, 3) and shape[3] not in (1, 3)
 
 
+def _with_channels_last(shape: Sequence[int | None]) -> tuple[int | None, ...]:
+    images, channels, height, width = shape
+    return images, height, width, channels
+
+
 def recipe_from_shape(shape: object, name: str, dtype: str = "float32") -> dict[str, Any]:
     """Return the values of a recipe that follow from the shape and the dtype of a network's input, a batch of images.
 
     A network of whole numbers takes pixels as they are.
     """
     if isinstance(shape, (list, tuple)) and _is_channels_first(shape):
-        shape = shape[0], shape[2], shape[3], shape[1]
+        shape = _with_channels_last(shape)
     if not isinstance(shape, (list, tuple)) or len(shape) != 4 or shape[3] not in (1, 3, None):
         raise SourceError(
             f"the input of {name} has shape {shape}: must be [batch, height, width, channels] or [batch, channels, "

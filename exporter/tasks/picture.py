@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
+import png
 import tensorflow as tf
 from PIL import Image
 
@@ -115,7 +116,7 @@ class Picture(Task):
     def _read(self, file: bytes) -> np.ndarray:
         """Return the levels in a PNG file, [height, width, channels]; Pillow can't read RGB of 16 bits."""
         if self.bits == 16:
-            width, height, rows, _ = _png_reader(file).asDirect()
+            width, height, rows, _ = png.Reader(bytes=file).asDirect()
             return np.reshape(np.array(list(rows)), (height, width, self.channels))
         levels = np.asarray(Image.open(io.BytesIO(file)))
         return levels.reshape(*levels.shape[:2], self.channels)
@@ -124,9 +125,3 @@ class Picture(Task):
         height, width, channels = levels.shape
         kind = "gray" if channels == 1 else "RGB"
         return f"{width}x{height} {kind} with a mean of {levels.mean():.1f} of {self.white}"
-
-
-def _png_reader(file: bytes) -> Any:
-    import png
-
-    return png.Reader(bytes=file)
