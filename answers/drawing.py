@@ -1,4 +1,4 @@
-"""Draws boxes and maps on photos. Needs the extra `draw`; does no I/O."""
+"""Draws boxes, points and maps on photos. Needs the extra `draw`; does no I/O."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from savedmodel_bakery.label_files import Colour
 
 ScoredBox = tuple[str, float, float, float, float, float]
 """The label and score of a box, and its edges in pixels: ymin, xmin, ymax, xmax."""
+
+Point = tuple[str, float, float]
+"""The name of a point, and its place in pixels: y, x."""
 
 _GOLDEN_RATIO = 0.618034  # hues at this distance differ well, however many there are
 _PALETTE_SIZE = 256
@@ -37,6 +40,24 @@ def draw_boxes(photo: bytes, boxes: Sequence[ScoredBox], colours: Mapping[str, C
         place = (edges[0], max(0.0, edges[1] - font.size * 1.2))
         canvas.rectangle(canvas.textbbox(place, text, font=font), fill=colour)
         canvas.text(place, text, fill=(0, 0, 0), font=font)
+    return _as_png(image)
+
+
+def draw_points(
+    photo: bytes, points: Sequence[Point], edges: Sequence[tuple[int, int]], colours: Mapping[str, Colour]
+) -> bytes:
+    """Return a PNG file of the upright photo with points; `edges` are pairs of their numbers, which a line joins.
+
+    Names without a colour have one that depends on their number. Raises ValueError if Pillow cannot read the photo.
+    """
+    image = _open_upright(photo)
+    canvas, width = ImageDraw.Draw(image), max(2, int(_font(image).size) // 8)
+    palette = [colours.get(name) or palette_colour(number) for number, (name, _, _) in enumerate(points)]
+    places = [(x, y) for _, y, x in points]
+    for first, second in edges:
+        canvas.line([places[first], places[second]], fill=palette[second], width=width)
+    for place, colour in zip(places, palette, strict=True):
+        canvas.circle(place, 2 * width, fill=colour, outline=(0, 0, 0))
     return _as_png(image)
 
 

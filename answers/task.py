@@ -135,7 +135,7 @@ def first_scores(scored: Sequence[Mapping[str, Any]]) -> Scores:
 def _check_shapes(
     arrays: Mapping[str, np.ndarray], outputs: Mapping[str, Sequence[str]], batch: int, title: str
 ) -> None:
-    sizes = {"n": batch, "4": 4}
+    sizes = {"n": batch, "2": 2, "4": 4}
     for alias, axes in outputs.items():
         shape = arrays[alias].shape
         if len(shape) == len(axes):

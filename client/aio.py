@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, TypeVar, overload
 from savedmodel_bakery.answers.images import Image
 from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.answers.signatures import CLASSIFY_SIGNATURE, DEFAULT_SIGNATURE, REGRESS_SIGNATURE
+from savedmodel_bakery.answers.tasks.keypoints import KEYPOINTS, Keypoints
 from savedmodel_bakery.answers.tasks.labels import MULTILABEL, Classification, Tags
 from savedmodel_bakery.answers.tasks.numbers import EMBED, REGRESS, TENSORS, Embedding, Regression, Tensors
 from savedmodel_bakery.answers.tasks.regions import DETECT, SEGMENT, TRANSFORM, Detections, Picture, Segmentation
@@ -102,6 +103,16 @@ class BaseAsyncClient:
     async def segment(self, images: Any) -> Any:
         """See `Client.segment`."""
         return await self._run(self._flows.run_task(SEGMENT, images))
+
+    @overload
+    async def keypoints(self, images: Image) -> Keypoints: ...
+
+    @overload
+    async def keypoints(self, images: Images) -> list[Keypoints]: ...
+
+    async def keypoints(self, images: Any) -> Any:
+        """See `Client.keypoints`."""
+        return await self._run(self._flows.run_task(KEYPOINTS, images))
 
     @overload
     async def transform(self, images: Image) -> Picture: ...

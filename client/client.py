@@ -8,6 +8,7 @@ from typing import Any, TypeAlias, TypeVar, overload
 from savedmodel_bakery.answers.images import Image
 from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.answers.signatures import CLASSIFY_SIGNATURE, DEFAULT_SIGNATURE, REGRESS_SIGNATURE
+from savedmodel_bakery.answers.tasks.keypoints import KEYPOINTS, Keypoints
 from savedmodel_bakery.answers.tasks.labels import MULTILABEL, Classification, Tags
 from savedmodel_bakery.answers.tasks.numbers import EMBED, REGRESS, TENSORS, Embedding, Regression, Tensors
 from savedmodel_bakery.answers.tasks.regions import DETECT, SEGMENT, TRANSFORM, Detections, Picture, Segmentation
@@ -112,6 +113,16 @@ class BaseClient:
     def segment(self, images: Any) -> Any:
         """Return the class of each pixel of each image; for arguments and errors see `classify`."""
         return self._run(self._flows.run_task(SEGMENT, images))
+
+    @overload
+    def keypoints(self, images: Image) -> Keypoints: ...
+
+    @overload
+    def keypoints(self, images: Images) -> list[Keypoints]: ...
+
+    def keypoints(self, images: Any) -> Any:
+        """Return the points in each image, by name; for arguments and errors see `classify`."""
+        return self._run(self._flows.run_task(KEYPOINTS, images))
 
     @overload
     def transform(self, images: Image) -> Picture: ...

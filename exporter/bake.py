@@ -141,8 +141,8 @@ def bake(
     if network.returns_map and not {"task", "boxes", "source_outputs"} & {**known, **values}.keys():
         raise RecipeError(
             f"the network of {model} returns shape {network.output_shape}, so its task must be stated: pass --task "
-            "segment and --labels for a label per pixel, --task image for a picture, --task embed for a vector, which "
-            "is the mean of its pixels, or --task tensors for the output as it is"
+            "segment and --labels for a label per pixel, --task image for a picture, --task keypoints for heat maps of "
+            "points, --task embed for a vector, which is the mean of its pixels, or --task tensors for all values"
         )
     photo_files = [Path(photo) for photo in photos] if photos else resources.example_photos()
     stated = {**like, **network.recipe, **values}

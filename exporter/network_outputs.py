@@ -4,6 +4,7 @@ Task tensors has no roles: its outputs keep their names, dtypes and shapes.
 
 vector    [images, units]: one number per class, or an embedding
 picture   [images, height, width, 1 or 3], of task image
+points    [images, points, 2 or 3]: coordinates, and a score; or heat maps [images, height, width, points]
 map       [images, height, width, classes] or [images, height, width]
 boxes     [images, boxes, 4]
 scores    [images, boxes, classes], or [images, boxes] beside `classes`
@@ -22,7 +23,7 @@ import tensorflow as tf
 
 from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.recipe import Recipe
-from savedmodel_bakery.exporter.recipe.model import parse_names, parse_outputs
+from savedmodel_bakery.exporter.recipe.model import parse_names, parse_outputs, parse_point_names
 from savedmodel_bakery.exporter.sources.network import listed, usual_roles
 from savedmodel_bakery.exporter.tensor_types import ConcreteFunction, NetworkOutput, NetworkOutputs, NormalisedBatch
 
@@ -34,7 +35,7 @@ ONLY_OUTPUT = "output"
 
 _SELECT_ONE = "select one with --source-output of a SavedModel or --layer of a Keras model"
 
-_ROLES = {"segment": "map", "image": "picture"}  # of the only output, by task
+_ROLES = {"segment": "map", "image": "picture", "keypoints": "points"}  # of the only output, by task
 
 # Without the number of images; None is any size.
 _BOX_SHAPES = {"boxes": (None, 4), "classes": (None,), "count": ()}
@@ -161,6 +162,15 @@ def _shaped(role: str, output: NetworkOutput, recipe: Recipe) -> NetworkOutput:
         case "picture":
             is_allowed = shape.rank == 4 and None not in shape[1:] and shape[3] in (1, 3)
             allowed = "[images, height, width, 1 or 3]"
+        case "points":
+            output = _points(output, recipe.keypoints.point_names)
+            shape = output.shape
+            has_coordinates = shape.rank == 3 and shape[2] in (2, 3)
+            is_allowed = None not in shape[1:] and (has_coordinates or shape.rank == 4)
+            allowed = (
+                "[images, points, 2 or 3], heat maps [images, height, width, points], or with --point-names all "
+                "coordinates in one row"
+            )
         case "scores":
             is_allowed, allowed = shape.rank in (2, 3), "[images, boxes, classes]"
         case _:
@@ -174,6 +184,17 @@ def _shaped(role: str, output: NetworkOutput, recipe: Recipe) -> NetworkOutput:
         raise SourceError(
             f"the network of {recipe.source.model} returns shape {shape}{output_name}: it must return {allowed}{advice}"
         )
+    return output
+
+
+def _points(output: NetworkOutput, names: str | None) -> NetworkOutput:
+    """Return coordinates that are [images, 1, points, 3], or in one row, as [images, points, …]."""
+    shape = output.shape
+    if shape.rank == 4 and shape[1] == 1 and shape[3] in (2, 3):
+        return tf.squeeze(output, 1)
+    count = len(parse_point_names(names)) if names else 0
+    if shape.rank == 2 and count and shape[1] in (2 * count, 3 * count):
+        return tf.reshape(output, [-1, count, shape[1] // count])
     return output
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from savedmodel_bakery.answers.predictions import Prediction
+    from savedmodel_bakery.answers.tasks.keypoints import Keypoint, Keypoints
     from savedmodel_bakery.answers.tasks.labels import Classification, ScoredLabel, Tag, Tags
     from savedmodel_bakery.answers.tasks.numbers import Embedding, Regression, Tensors
     from savedmodel_bakery.answers.tasks.regions import Box, Detections, Picture, Segmentation
@@ -55,6 +56,8 @@ __all__ = [
     "Detections",
     "Embedding",
     "InvalidResponseError",
+    "Keypoint",
+    "Keypoints",
     "LabelError",
     "LocalTransport",
     "ParityError",
@@ -88,6 +91,8 @@ _MODULES = {
     "Client": "client.client",
     "Detections": "answers.tasks.regions",
     "Embedding": "answers.tasks.numbers",
+    "Keypoint": "answers.tasks.keypoints",
+    "Keypoints": "answers.tasks.keypoints",
     "LocalTransport": "local_transport",
     "Picture": "answers.tasks.regions",
     "Prediction": "answers.predictions",

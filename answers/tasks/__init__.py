@@ -6,6 +6,7 @@ from typing import Any
 
 from savedmodel_bakery.answers.signatures import DEFAULT_SIGNATURE, TOP_K_SIGNATURE, Signatures
 from savedmodel_bakery.answers.task import Task, join
+from savedmodel_bakery.answers.tasks.keypoints import KEYPOINTS
 from savedmodel_bakery.answers.tasks.labels import CLASSIFY, MULTILABEL
 from savedmodel_bakery.answers.tasks.numbers import EMBED, REGRESS, TENSORS
 from savedmodel_bakery.answers.tasks.regions import DETECT, SEGMENT, TRANSFORM
@@ -13,7 +14,7 @@ from savedmodel_bakery.errors import RequestRefusedError
 from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.status import Code
 
-TASKS: tuple[Task[Any], ...] = (CLASSIFY, MULTILABEL, EMBED, DETECT, SEGMENT, TRANSFORM, REGRESS, TENSORS)
+TASKS: tuple[Task[Any], ...] = (CLASSIFY, MULTILABEL, EMBED, DETECT, SEGMENT, KEYPOINTS, TRANSFORM, REGRESS, TENSORS)
 """All tasks, in the order of their recognition."""
 
 

@@ -54,6 +54,19 @@ def place(sizes: Tensor, preprocessing: Preprocessing) -> Placement:
     return Placement(height, width, fit(height, width, preprocessing))
 
 
+def to_photo(points: Tensor, sizes: Tensor, preprocessing: Preprocessing) -> Tensor:
+    """Convert points from the network's input to upright photos of these sizes; see `place`.
+
+    The points are float32 [batch, any number, 2], each y and x in pixels.
+    """
+    height, width, window = place(sizes, preprocessing)
+    corner, fitted, whole = (
+        tf.cast(tf.stack(sides, axis=1), tf.float32)[:, tf.newaxis]
+        for sides in ((window.top, window.left), (window.height, window.width), (height, width))
+    )
+    return (points - corner) / fitted * whole
+
+
 def upright_size(height: Side, width: Side, orientation: Orientation) -> Size:
     """Return the size of an image that is turned upright, from its size as it is stored."""
     swap = is_transposed(orientation)

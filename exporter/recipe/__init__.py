@@ -18,8 +18,10 @@ from savedmodel_bakery.exporter.recipe.model import (
     OBJECT_DETECTION_API,
     TASKS_WITH_TOP_K,
     TASKS_WITHOUT_LABELS,
+    WHOLE_PHOTO_TASKS,
     Answers,
     Boxes,
+    Keypoints,
     Source,
 )
 from savedmodel_bakery.exporter.recipe.preprocessing import (
@@ -61,16 +63,14 @@ GROUPS: dict[str, type[FieldGroup]] = {
     "source": Source,
     "answers": Answers,
     "boxes": Boxes,
+    "keypoints": Keypoints,
     "preprocessing": Preprocessing,
     "optimisation": Optimisation,
     "batching": Batching,
 }
 # The fields that these tasks need; others need labels and outputs.
 _NEEDED: dict[str | None, tuple[str, ...]] = {
-    "embed": (),
-    "regress": (),
-    "tensors": (),
-    "image": (),
+    **dict.fromkeys(TASKS_WITHOUT_LABELS, ()),
     "segment": ("labels",),
     "detect": ("labels", "outputs", "boxes", "box_unit"),
 }
@@ -88,6 +88,7 @@ class Recipe:
         optimisation: how the network is made faster.
         batching: whether concurrent requests share runs of the network.
         boxes: how a detector states its boxes, and which of them the servable answers.
+        keypoints: how a network states points, and what they are called.
 
     Raises:
         RecipeError: a value is not for the task.
@@ -99,6 +100,7 @@ class Recipe:
     optimisation: Optimisation = field(default_factory=Optimisation)
     batching: Batching = field(default_factory=Batching)
     boxes: Boxes = field(default_factory=Boxes)
+    keypoints: Keypoints = field(default_factory=Keypoints)
 
     FIELDS: ClassVar[dict[str, Field]] = {
         name: declared for group in GROUPS.values() for name, declared in fields_of(group).items()
@@ -112,11 +114,11 @@ class Recipe:
         for part in GROUPS:
             getattr(self, part).check_task(task)
         crop, orientation = self.preprocessing.crop, self.preprocessing.orientation
-        if task in ("detect", "segment") and not self.preprocessing.keeps_whole_photo:
+        if task in WHOLE_PHOTO_TASKS and not self.preprocessing.keeps_whole_photo:
             raise RecipeError(
                 f"invalid crop {crop!r}: task {task} answers for the whole photo; must be none or letterbox"
             )
-        if task in ("detect", "segment") and orientation != "exif":
+        if task in WHOLE_PHOTO_TASKS and orientation != "exif":
             raise RecipeError(
                 f"invalid orientation {orientation!r}: task {task} answers for the upright photo; must be exif"
             )
@@ -139,7 +141,9 @@ class Recipe:
             they, them = ("they", "them as options") if len(missing) > 1 else ("it", "it as an option")
             has_task = not {"task", "labels", "outputs"}.isdisjoint(values)
             advice = (
-                "" if has_task else "; a model without labels needs a --task instead: embed, regress, image or tensors"
+                ""
+                if has_task
+                else f"; a model without labels needs a --task instead: {_listed(TASKS_WITHOUT_LABELS, 'or')}"
             )
             raise RecipeError(
                 f"{values.get('model', 'the model')} needs {_listed(missing)}: {they} cannot be inferred from the "
@@ -191,12 +195,14 @@ def complete_recipe(
         scaling_layer: the layer with which the network itself scales pixels; its input must be 0..255.
     """
     values = convert_values(values)
-    if values.get("task") in TASKS_WITHOUT_LABELS:
-        known = {name: value for name, value in known.items() if name not in ("labels", "outputs")}
     if values.get("boxes") or values.get("source_outputs"):
         values = {"task": "detect", **values}
-    if values.get("task") not in (None, known.get("task")):
-        known = {name: value for name, value in known.items() if name not in ("task", "boxes")}
+    if task := values.get("task"):
+        known = {
+            name: value
+            for name, value in known.items()
+            if name != "task" and task in (Recipe.FIELDS[name].tasks or [task])
+        }
     like = {name: value for name, value in like.items() if name != "size" or name not in known}
     recipe = Recipe.from_values({**known, **like, **values})
     model, preprocessing = recipe.source.model, recipe.preprocessing
@@ -257,7 +263,7 @@ def _missing_values(values: Mapping[str, Any]) -> tuple[list[str], bool]:
     return [name for name in needed if name not in values], "task" in values or "labels" in values
 
 
-def _listed(names: Iterable[str]) -> str:
+def _listed(names: Iterable[str], conjunction: str = "and") -> str:
     """Join names as in "a, b and c"."""
     *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last
+    return f"{', '.join(others)} {conjunction} {last}" if others else last

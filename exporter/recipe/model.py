@@ -21,7 +21,8 @@ from savedmodel_bakery.exporter.recipe.fields import (
 
 LABELLED_TASKS = ("classify", "binary", "multilabel", "detect", "segment")
 TASKS_WITH_TOP_K = ("classify", "binary", "multilabel")
-TASKS_WITHOUT_LABELS = ("embed", "regress", "tensors", "image")
+TASKS_WITHOUT_LABELS = ("embed", "regress", "keypoints", "image", "tensors")
+WHOLE_PHOTO_TASKS = ("detect", "segment", "keypoints")
 OBJECT_DETECTION_API = "tf-object-detection"
 _ROLES = ("boxes", "scores", "classes", "count")
 _NAME = re.compile(r"[^\W\d][\w.-]*")
@@ -55,6 +56,25 @@ def parse_names(text: str) -> tuple[str, ...]:
     if not all(map(_NAME.fullmatch, names)) or len(set(names)) < len(names) or {"ok", "error"} & set(names):
         raise ValueError
     return names
+
+
+def parse_point_names(text: str) -> tuple[str, ...]:
+    """Parse different names with commas, without `-`, which joins two of them in a skeleton."""
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names) or len(set(names)) < len(names) or "-" in text:
+        raise ValueError
+    return names
+
+
+def parse_skeleton(text: str) -> tuple[tuple[str, str], ...]:
+    """Parse pairs of names of points: `nose-left_eye,nose-right_eye`."""
+    pairs = []
+    for pair in text.split(","):
+        first, second = (name.strip() for name in pair.split("-"))
+        if not first or not second:
+            raise ValueError
+        pairs.append((first, second))
+    return tuple(pairs)
 
 
 def parse_units(text: str) -> tuple[str, ...]:
@@ -146,7 +166,8 @@ class Answers(FieldGroup):
         Choice(*LABELLED_TASKS, *TASKS_WITHOUT_LABELS),
         "What the outputs mean: classify is one of several labels; binary is one of two, with one output for the "
         "second; multilabel is any number of labels; detect is boxes with labels; segment is a label per pixel; embed "
-        "is a vector; regress is one number or several; image is a picture; tensors is all outputs as they are.",
+        "is a vector; regress is one number or several; keypoints is places by name; image is a picture; tensors is "
+        "all outputs as they are.",
         when_unset="inferred: with one output binary, or without labels regress; otherwise multilabel after a "
         "sigmoid, else classify; detect if the outputs have the names of boxes and scores",
     )
@@ -262,3 +283,35 @@ class Boxes(FieldGroup):
                 value = getattr(self, name)
                 if value is not None:
                     raise RecipeError(f"invalid {name} {value!r}: boxes {OBJECT_DETECTION_API} need none")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keypoints(FieldGroup):
+    """How a network states points, and what they are called. For task keypoints only."""
+
+    points: str | None = recipe_field(
+        Choice("yx", "xy"),
+        "Order of the coordinates of a point. Heat maps have none.",
+        when_unset="required for task keypoints with coordinates",
+        tasks=("keypoints",),
+    )
+    point_unit: str | None = recipe_field(
+        Choice("fractions", "pixels"),
+        "Unit of the coordinates: fractions of the network's input, or its pixels.",
+        when_unset="required for task keypoints with coordinates",
+        tasks=("keypoints",),
+    )
+    point_names: str | None = recipe_field(
+        Parsed(parse_point_names, "different names with commas, without -, such as nose,left_eye"),
+        "Names of the points, in the order of the network.",
+        metavar="NAME,…",
+        when_unset="their numbers from 0",
+        tasks=("keypoints",),
+    )
+    skeleton: str | None = recipe_field(
+        Parsed(parse_skeleton, "pairs of names of points, such as nose-left_eye,nose-right_eye"),
+        "Pairs of points that drawings join by a line.",
+        metavar="NAME-NAME,…",
+        when_unset="none",
+        tasks=("keypoints",),
+    )

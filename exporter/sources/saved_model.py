@@ -29,6 +29,24 @@ _KAGGLE = re.compile(r"https://(?:www\.)?kaggle\.com/models/(.+)")
 _CONVENTION = {"crop": "none", "resize": "bilinear", "antialias": False, "scale": "0..1", "channels": "RGB"}
 _CLASSIFIER = {"labels": "imagenet1001", "outputs": "logits"}
 _EMBEDDER = {"task": "embed"}
+# MoveNet's single-pose models: int32 images, and y, x and score of 17 points (tensorflow.org/hub/tutorials/movenet).
+_MOVENET_OUTPUT = (1, 1, 17, 3)
+_MOVENET = {
+    "task": "keypoints",
+    "points": "yx",
+    "point_unit": "fractions",
+    "point_names": "nose,left_eye,right_eye,left_ear,right_ear,left_shoulder,right_shoulder,left_elbow,right_elbow,"
+    "left_wrist,right_wrist,left_hip,right_hip,left_knee,right_knee,left_ankle,right_ankle",
+    "skeleton": "nose-left_eye,nose-right_eye,left_eye-left_ear,right_eye-right_ear,nose-left_shoulder,"
+    "nose-right_shoulder,left_shoulder-left_elbow,left_elbow-left_wrist,right_shoulder-right_elbow,"
+    "right_elbow-right_wrist,left_shoulder-right_shoulder,left_shoulder-left_hip,right_shoulder-right_hip,"
+    "left_hip-right_hip,left_hip-left_knee,left_knee-left_ankle,right_hip-right_knee,right_knee-right_ankle",
+    "crop": "letterbox:down",
+    "resize": "bilinear",
+    "antialias": False,
+    "scale": "0..255",
+    "channels": "RGB",
+}
 
 _WHITE = 255
 _FEATURES = "image_feature_vector"
@@ -94,7 +112,10 @@ def _from_signature(loaded: Any, model: str, name: str, input_alias: str | None,
     call = take_pixels(run, shape, spec.dtype.name)
     shapes = [tuple(each.shape.as_list()) if each.shape.rank is not None else None for each in outputs.values()]
     shape = shapes[0] if len(shapes) == 1 else None
-    return Network(call, {**recipe, **recipe_from_outputs(outputs)}, output_shape=shape)
+    recipe |= recipe_from_outputs(outputs)
+    if shape == _MOVENET_OUTPUT and spec.dtype.name == "int32":
+        recipe |= _MOVENET
+    return Network(call, recipe, output_shape=shape)
 
 
 def _select(kind: str, alias: str | None, choices: Mapping[str, Any], owner: str) -> str:
@@ -118,8 +139,8 @@ def read_hub_module(
 ) -> Network:
     """Download the module unless it is cached, and load it.
 
-    Its task is embed if its URL or the name of its signature says that it returns a feature vector, and detect if its
-    outputs have the names of TensorFlow's Object Detection API.
+    Its task is embed if its URL or the name of its signature says that it returns a feature vector, detect if its
+    outputs have the names of TensorFlow's Object Detection API, and keypoints if it is MoveNet.
     """
     folder = _resolve(model)
     loaded = _load(str(folder), tags=[] if (folder / _TF1_MARKER).is_file() else None)

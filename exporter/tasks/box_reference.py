@@ -11,6 +11,7 @@ import numpy as np
 from savedmodel_bakery.exporter.recipe import Preprocessing
 from savedmodel_bakery.exporter.recipe.model import OBJECT_DETECTION_API
 from savedmodel_bakery.exporter.tasks.task import (
+    FARTHEST_FRACTION,
     Doubt,
     NetworkResult,
     Tolerance,
@@ -23,9 +24,6 @@ from savedmodel_bakery.exporter.tasks.task import (
 
 # Number of boxes with about the same score that may follow the last one of an answer.
 _MAX_TIED = 1000
-
-# Distance from 0 up to which the edges of boxes are taken for fractions, of which those of the image are 0 and 1.
-_FARTHEST_FRACTION = 2
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,8 @@ def detect(settings: BoxSettings, result: NetworkResult, tolerance: Tolerance) -
         if settings.boxes != OBJECT_DETECTION_API:
             is_left &= (class_ids != class_id) | (iou(boxes, box) <= settings.iou_threshold)
         name = settings.class_names[class_id] if 0 <= class_id < len(settings.class_names) else ""
-        detections.append(Detection(name or str(class_id), float(scores[index]), place.to_photo(box)))
+        in_photo = np.clip(place.to_photo(box.reshape(2, 2)), 0, place.size).reshape(4)
+        detections.append(Detection(name or str(class_id), float(scores[index]), in_photo))
         if len(detections) == settings.max_boxes:
             # Twice, because both this score and those of further boxes may differ.
             lowest = max(lowest, scores[index] - 2 * (tolerance.atol + tolerance.rtol * scores[index]))
@@ -94,13 +93,13 @@ def doubts(settings: BoxSettings, result: NetworkResult, detections: Sequence[De
     farthest, lowest, highest = np.abs(edges).max(axis=1), edges.min(), edges.max()
     values = f"edges from {lowest:.3g} to {highest:.3g}"
     # Parts of a box may be outside of the image, and single boxes far outside.
-    if settings.box_unit == "fractions" and np.median(farthest) > _FARTHEST_FRACTION:
+    if settings.box_unit == "fractions" and np.median(farthest) > FARTHEST_FRACTION:
         reason = "box_unit is fractions, but the network's boxes are far outside of 0 to 1"
         is_api = settings.boxes == OBJECT_DETECTION_API
         advice = f"bake with {'--boxes yxyx --outputs probabilities ' if is_api else ''}--box-unit pixels"
         return (*of_scores, Doubt(reason, values, advice, is_error=True))
-    if settings.box_unit == "pixels" and farthest.max() <= _FARTHEST_FRACTION:
-        reason = f"box_unit is pixels, but all edges of the network's boxes are below {_FARTHEST_FRACTION}"
+    if settings.box_unit == "pixels" and farthest.max() <= FARTHEST_FRACTION:
+        reason = f"box_unit is pixels, but all edges of the network's boxes are below {FARTHEST_FRACTION}"
         return (*of_scores, Doubt(reason, values, "bake with --box-unit fractions", is_error=True))
     if all(np.any(box[2:] <= box[:2]) for _, _, box in detections):
         reason = "all boxes are empty: the lower right corner is not below and right of the upper left one"

@@ -15,12 +15,15 @@ from savedmodel_bakery.exporter.recipe.model import (
     parse_bits,
     parse_fraction,
     parse_names,
+    parse_point_names,
     parse_range,
+    parse_skeleton,
     parse_thresholds,
     parse_units,
 )
 from savedmodel_bakery.exporter.tasks.classify import Binary, Classify, Multilabel
 from savedmodel_bakery.exporter.tasks.detect import Detect
+from savedmodel_bakery.exporter.tasks.keypoints import Keypoints
 from savedmodel_bakery.exporter.tasks.picture import Picture
 from savedmodel_bakery.exporter.tasks.segment import Segment
 from savedmodel_bakery.exporter.tasks.task import Task
@@ -52,6 +55,8 @@ def choose_task(
         return _tensors(recipe, shapes, dtypes)
     if "picture" in shapes:
         return _picture(recipe, shapes["picture"])
+    if "points" in shapes:
+        return _keypoints(recipe, shapes["points"])
     if "map" in shapes:
         return _segment(recipe, shapes["map"], class_names)
     if "boxes" in shapes:
@@ -116,6 +121,40 @@ def _picture(recipe: Recipe, shape: Shape) -> Picture:
     assert channels
     return Picture(
         channels, lowest, highest, parse_bits(answers.output_bits or "8"), of_photo_size, recipe.preprocessing
+    )
+
+
+def _keypoints(recipe: Recipe, shape: Shape) -> Keypoints:
+    """Return the task of a network with coordinates, or with heat maps, which have four axes."""
+    stated, has_maps = recipe.keypoints, len(shape) == 4
+    coordinates = {"points": stated.points, "point_unit": stated.point_unit}
+    for name, value in coordinates.items():
+        if has_maps and value is not None:
+            raise RecipeError(f"invalid {name} {value!r}: the network returns heat maps, not coordinates")
+        if not has_maps and value is None:
+            raise RecipeError(
+                "task keypoints needs --points and --point-unit, the order and the unit of the network's coordinates"
+            )
+    count = shape[-1] if has_maps else shape[1]
+    assert count
+    names = parse_point_names(stated.point_names) if stated.point_names else tuple(map(str, range(count)))
+    if len(names) != count:
+        raise RecipeError(
+            f"invalid point_names {stated.point_names!r}: {len(names)} names; must be {count}, one per point"
+        )
+    pairs = parse_skeleton(stated.skeleton) if stated.skeleton else ()
+    for name in (name for pair in pairs for name in pair):
+        if name not in names:
+            raise RecipeError(
+                f"invalid skeleton {stated.skeleton!r}: no point is called {name!r}, only {', '.join(names)}"
+            )
+    return Keypoints(
+        names,
+        tuple((names.index(first), names.index(second)) for first, second in pairs),
+        stated.points or "maps",
+        stated.point_unit or "pixels",
+        has_maps or shape[2] == 3,
+        recipe.preprocessing,
     )
 
 

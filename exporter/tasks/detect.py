@@ -123,12 +123,9 @@ class Detect(BoxSettings, Task):
 
     def _to_photo(self, boxes: Boxes, sizes: Tensor) -> Boxes:
         """Return boxes in pixels of the photos, of which they cover no more than there is."""
-        height, width, window = framing.place(sizes, self.preprocessing)
-        corner, fitted, whole = (
-            tf.cast(tf.stack([*sides, *sides], axis=1), tf.float32)[:, tf.newaxis]
-            for sides in ((window.top, window.left), (window.height, window.width), (height, width))
-        )
-        return tf.clip_by_value((boxes - corner) / fitted * whole, 0.0, whole)
+        corners = framing.to_photo(tf.reshape(boxes, [-1, 2 * self.max_boxes, 2]), sizes, self.preprocessing)
+        whole = tf.cast(tf.tile(sizes, [1, 2]), tf.float32)[:, tf.newaxis]
+        return tf.clip_by_value(tf.reshape(corners, [-1, self.max_boxes, 4]), 0.0, whole)
 
     def _probabilities(self, scores: Scores) -> Scores:
         if self.outputs == "probabilities":

@@ -16,6 +16,9 @@ from savedmodel_bakery.errors import VerificationError
 from savedmodel_bakery.exporter.recipe import Preprocessing
 from savedmodel_bakery.exporter.tensor_types import NetworkOutputs, Tensor
 
+FARTHEST_FRACTION = 2
+"""Distance from 0 up to which coordinates are taken for fractions, of which those of the image's edges are 0 and 1."""
+
 Answers: TypeAlias = Mapping[str, Mapping[str, Any]]
 """The outputs of a servable's signatures for one image: by signature, then by alias, arrays without the batch axis."""
 
@@ -180,12 +183,10 @@ class Placement(NamedTuple):
     corner: tuple[int, int]  # its distance from the top and from the left of the network's input, in pixels of that
     fitted: tuple[int, int]  # its height and width there
 
-    def to_photo(self, box: np.ndarray) -> np.ndarray:
-        """Convert a box [4] from the network's input to the photo, and clip it."""
-        corner, fitted, size = (
-            np.tile(np.array(sides, np.float64), 2) for sides in (self.corner, self.fitted, self.size)
-        )
-        return np.clip((box - corner) / fitted * size, 0, size)
+    def to_photo(self, points: np.ndarray) -> np.ndarray:
+        """Convert points [any number, 2], each y and x, from the network's input to the photo."""
+        corner, fitted, size = (np.array(sides, np.float64) for sides in (self.corner, self.fitted, self.size))
+        return np.asarray((points - corner) / fitted * size)
 
 
 def placement_of(size: tuple[int, int], preprocessing: Preprocessing) -> Placement:

@@ -62,6 +62,16 @@ const SHOW = {
       draw: (bitmap, name) => (bitmap ? drawBoxes(bitmap, rows, name) : ""),
     };
   },
+  keypoints: ({ points, edges }) => {
+    const list = element("dl", {}, ...points.flatMap(({ name, y, x, score }) => [
+      element("dt", {}, name), element("dd", {}, place({ y, x }) + (score === null ? "" : `, score ${score.toFixed(3)}`)),
+    ]));
+    return {
+      shown: [list],
+      summary: `${points.length} points`,
+      draw: (bitmap, name) => (bitmap ? drawPoints(bitmap, points, edges, name) : ""),
+    };
+  },
   segment: (result) => {
     const rows = Object.entries(result.shares)
       .map(([label, score]) => ({ label, score, swatch: colour(result.labels.indexOf(label)) }))
@@ -84,6 +94,11 @@ const colour = (index) => `hsl(${(index * 137.5) % 360} 85% 55%)`;
 function position({ xmin, xmax, ymin, ymax }) {
   const [left, right, top, bottom] = [xmin, xmax, ymin, ymax].map((edge) => written(edge, () => edge.toFixed(0)));
   return `x ${left}–${right}, y ${top}–${bottom}`;
+}
+
+function place({ y, x }) {
+  const [down, right] = [y, x].map((value) => written(value, () => value.toFixed(0)));
+  return `x ${right}, y ${down}`;
 }
 
 function bars(rows) {
@@ -156,6 +171,27 @@ function drawBoxes(bitmap, rows, name) {
     context.fillStyle = "#000";
     context.fillText(label, x + 4, y + 2);
   }
+  return element("figure", {}, canvas);
+}
+
+// Draws the points, and a line for each of the edges, pairs of their numbers.
+function drawPoints(bitmap, points, edges, name) {
+  const [canvas, context, scale] = makeCanvas(bitmap, name);
+  context.drawImage(bitmap, 0, 0, canvas.width, canvas.height);
+  context.lineWidth = 3;
+  for (const [first, second] of edges) {
+    context.strokeStyle = colour(second);
+    context.beginPath();
+    context.moveTo(scale * points[first].x, scale * points[first].y);
+    context.lineTo(scale * points[second].x, scale * points[second].y);
+    context.stroke();
+  }
+  points.forEach(({ y, x }, number) => {
+    context.fillStyle = colour(number);
+    context.beginPath();
+    context.arc(scale * x, scale * y, 5, 0, 2 * Math.PI);
+    context.fill();
+  });
   return element("figure", {}, canvas);
 }
 

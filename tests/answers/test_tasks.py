@@ -74,6 +74,7 @@ def test_each_task_has_its_columns() -> None:
         "regress": ("error", "values"),
         "tensors": ("error", "npz"),
         "image": ("error", "png"),
+        "keypoints": ("error", "points"),
     }
     assert expected == {task: columns[2:-3] for task, columns in COLUMNS.items()}
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import requests
 import shape_models
-from PIL import Image
+from PIL import ExifTags, Image
 from server_process import ServerProcess
 
 from savedmodel_bakery import AsyncClient, Client, LocalTransport, RequestRefusedError, Tags
@@ -229,6 +229,31 @@ def test_several_numbers_have_names(clients: Clients, tmp_path: Path) -> None:
     outputs = ask(clients, result)
     assert [1.5, 0.5, 0.5, 0.5 + 128 / 255, 0] == pytest.approx(outputs["width"].tolist(), abs=1e-3)
     assert [-1, 1, -1, 2 * 128 / 255 - 1, 0] == pytest.approx(outputs["height"].tolist(), abs=1e-3)
+
+
+def test_movenet_needs_no_options(clients: Clients, ask_amqp: AskAmqp, tmp_path: Path) -> None:
+    """The point lies where the photo has it, turned by EXIF and in a letterbox."""
+    shape_models.save_like_movenet(tmp_path / "movenet")
+    photos = []
+    for orientation in (1, 6):
+        upright = shape_models.draw((120, 300), {"red": (0.5, 0.1, 0.75, 0.3)})
+        stored = upright if orientation == 1 else upright.transpose(Image.Transpose.ROTATE_90)
+        exif = Image.Exif()
+        exif[ExifTags.Base.Orientation] = orientation
+        stored.save(path := tmp_path / f"{orientation}.png", exif=exif)
+        photos.append(path)
+    result = bake(model=str(tmp_path / "movenet"), out=tmp_path, name="pose", photos=photos)
+    assert result.parity.is_within
+    assert "letterbox:down" == result.recipe.preprocessing.crop
+    for client in clients(result.path.parent):
+        check_goldens(result, client)
+        *found, bad = client.keypoints([*(photo.read_bytes() for photo in photos), b"?"])
+        for keypoints in found:
+            nose = keypoints.points[0]
+            assert ("nose", 17, 18) == (nose.name, len(keypoints.points), len(keypoints.edges))
+            assert (75, 60, 0.9) == pytest.approx((nose.y, nose.x, nose.score), abs=1.5)
+        assert (False, ()) == (bad.ok, bad.points)
+    np.testing.assert_allclose([75, 60], ask_amqp(result.path.parent, photos[1].read_bytes())["points"][0], atol=1.5)
 
 
 def test_a_network_that_returns_a_picture(clients: Clients, ask_amqp: AskAmqp, tmp_path: Path) -> None:

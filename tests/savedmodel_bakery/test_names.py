@@ -15,8 +15,8 @@ def test_the_public_names_are_exactly_these() -> None:
     expected = [
         "AccessDeniedError", "AmqpClient", "AsyncAmqpClient", "AsyncClient", "BakeError", "Box", "Classification",
         "Client", "ClientError", "ConnectionFailedError",
-        "DeadlineExceededError", "Detections", "Embedding", "InvalidResponseError", "LabelError",
-        "LocalTransport", "ParityError", "Picture", "Prediction", "PublishError", "Recipe",
+        "DeadlineExceededError", "Detections", "Embedding", "InvalidResponseError", "Keypoint", "Keypoints",
+        "LabelError", "LocalTransport", "ParityError", "Picture", "Prediction", "PublishError", "Recipe",
         "RecipeError", "Regression", "RequestRefusedError", "ScoredLabel",
         "Segmentation", "SourceError", "Tag", "Tags", "Tensors", "Tls", "TlsHandshakeError", "VerificationError",
         "VersionStatus", "__version__", "bake",

@@ -33,6 +33,17 @@ TASKS: dict[str, tuple[str, dict[str, Any]]] = {
     "image": ("negative", {"task": "image", "output_range": "0..1", "output_size": "photo"}),
     "tensors": ("tagger", {"task": "tensors"}),
     "detect": ("detector", _COLOURS | _BOXES),
+    "keypoints": (
+        "pointer",
+        {
+            "task": "keypoints",
+            "size": 96,
+            "points": "yx",
+            "point_unit": "fractions",
+            "point_names": f"red,green,{MARKUP}",
+            "skeleton": "red-green",
+        },
+    ),
     "segment": ("segmenter", {"task": "segment", "size": 96, "labels": "four.txt"}),
 }
 

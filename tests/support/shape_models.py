@@ -75,6 +75,27 @@ def save_like_object_detection_api(path: Path) -> None:
     tf.saved_model.save(exported, str(path), signatures=detect)
 
 
+class Pointer(tf.Module):
+    """Returns the centre of each colour, as y and x in fractions of the input, and a score: [n, 3, 3]."""
+
+    def __call__(self, pixels: tf.Tensor) -> tf.Tensor:
+        """Return the points."""
+        boxes, scores = Detector().boxes_and_scores(pixels)
+        centres = (boxes[:, 3:, :2] + boxes[:, 3:, 2:]) / 2
+        return tf.concat([centres, tf.reduce_max(scores[:, 3:], -1, keepdims=True)], -1)
+
+
+def save_like_movenet(path: Path) -> None:
+    """Write a SavedModel with the signature of MoveNet at TF Hub: one int32 image, 17 points; the first is red's."""
+
+    @tf.function(input_signature=[tf.TensorSpec([1, 192, 192, 3], tf.int32, name="input")], autograph=False)
+    def serve(input: tf.Tensor) -> dict[str, tf.Tensor]:  # noqa: A002
+        points = Pointer()(tf.cast(input, tf.float32) / 255)
+        return {"output_0": tf.tile(points[:, tf.newaxis, :1], [1, 1, 17, 1])}
+
+    tf.saved_model.save(tf.Module(), str(path), signatures=serve)
+
+
 class Segmenter(tf.Module):
     """Returns scores for the background, red, green and blue, [n, height / 2, width / 2, 4]."""
 
@@ -87,6 +108,11 @@ class Segmenter(tf.Module):
 def detector() -> tf.Module:
     """Return a detector, for `--model shape_models:detector`."""
     return Detector()
+
+
+def pointer() -> tf.Module:
+    """Return a network for points, for `--model shape_models:pointer`."""
+    return Pointer()
 
 
 def segmenter() -> tf.Module:

@@ -134,6 +134,7 @@ EXPECTED = {
     "embed": r"3 numbers, length 0\.\d+",
     "regress": r"green\s+3\d\.\d+\s+red\s+19\d\.\d+",
     "image": r"The network's picture",
+    "keypoints": r"red\s+x 30, y 20, score 0\.900\s+green\s+x 70, y 10, score 0\.900",
     "tensors": r"output \[3\]\s+0\.\d+",
     "detect": r"green\s+90\.0 %\s+x 60–80, y 0–20\s+red\s+90\.0 %\s+x 0–60, y 0–40",
     "segment": r"red\s+7\d\.\d %\s+background\s+1\d\.\d %\s+green\s+1\d\.\d %",

@@ -107,10 +107,13 @@ def test_out_is_a_vector_or_a_map(run: Run) -> None:
             ["detector", "--out", "a.npy", "horse"],
             "--out is for tasks embed, segment, image, tensors; the model's task is detect",
         ),
-        (["embedder", "--draw", "a.png", "horse"], "--draw is for tasks detect, segment; the model's task is embed"),
+        (
+            ["embedder", "--draw", "a.png", "horse"],
+            "--draw is for tasks detect, segment, keypoints; the model's task is embed",
+        ),
         (
             ["efficientnet_lite0", "--draw", "a.png", "horse"],
-            "--draw is for tasks detect, segment; the model's task is classify or binary",
+            "--draw is for tasks detect, segment, keypoints; the model's task is classify or binary",
         ),
         (["embedder", "--out", "a.png", "horse"], "invalid --out a.png: must end with .npy"),
         (["detector", "--draw", "a.jpg", "horse"], "invalid --draw a.jpg: must end with .png"),

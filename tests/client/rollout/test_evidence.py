@@ -17,7 +17,9 @@ from savedmodel_bakery.answers.tasks.numbers import TENSORS, Tensors
 from savedmodel_bakery.client.rollout import RolloutError, evidence
 from savedmodel_bakery.client.rollout.evidence import Agreement, Limits, compare_on_photos, compare_rows
 
-COLUMNS = dict(zip(("top", "tags", "embedding", "boxes", "shares", "png", "values", "npz"), TASKS, strict=True))
+COLUMNS = dict(
+    zip(("top", "tags", "embedding", "boxes", "shares", "points", "png", "values", "npz"), TASKS, strict=True)
+)
 
 
 def top(*scores: float, labels: str = "abc") -> Row:
@@ -31,6 +33,10 @@ def tags(**scores: float) -> Row:
 
 def boxes(*scored: tuple[str, float]) -> Row:
     return {"ok": True, "boxes": [{"label": label, "score": score} for label, score in scored]}
+
+
+def points(name: str, y: float, *, score: float | None = 0.5) -> Row:
+    return {"ok": True, "points": [{"name": name, "y": y, "x": 0.0, "score": score}]}
 
 
 def row(column: str, value: Any) -> Row:
@@ -68,6 +74,8 @@ BAD = {"ok": False, "label": None, "top": []}
         ([row("embedding", [1.0, 0.0])], [row("embedding", [0.5, 0.0])], Agreement(1, 1, 0.25)),
         ([row("embedding", [1.0, 0.0])], [row("embedding", [1.0])], Agreement(1, 0, 0.0)),
         ([row("values", {"x": 3.0})], [row("values", {"x": 1.0})], Agreement(1, 1, 2.0)),
+        ([points("a", 1.0)], [points("a", 4.0)], Agreement(1, 1, 1.0)),
+        ([points("a", 1.0, score=None)], [points("b", 1.0, score=None)], Agreement(1, 0, 0.0)),
         ([row("png", png(8))], [row("png", png(8) + b"other")], Agreement(1, 1, 0.0)),
         ([row("png", png(8))], [row("png", png(9))], Agreement(1, 0, 0.0)),
         ([row("npz", npz(3.0))], [row("npz", npz(1.0))], Agreement(1, 1, 2.0)),
@@ -95,6 +103,8 @@ BAD = {"ok": False, "label": None, "top": []}
         "vectors",
         "shorter vectors",
         "numbers",
+        "points",
+        "other points",
         "pictures of one size",
         "pictures of other sizes",
         "no picture",
