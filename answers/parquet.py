@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from savedmodel_bakery.answers.photo import IsWanted, Photo, path_key
-from savedmodel_bakery.answers.rows import COLUMNS, Row
+from savedmodel_bakery.answers.rows import COLUMNS, Row, parse_json, to_json
 
 _PHOTOS_PER_READ = 64
 _READ_ERRORS = (OSError, RuntimeError, ValueError, pa.ArrowException)
@@ -40,6 +40,7 @@ _FIELDS = {
         pa.field("values", _NUMBERS, nullable=False),
         pa.field("npz", pa.binary()),
         pa.field("png", pa.binary()),
+        pa.field("heads", pa.string(), nullable=False),
         pa.field("model", pa.string(), nullable=False),
         pa.field("version", pa.int64()),
         pa.field("signature", pa.string(), nullable=False),
@@ -108,7 +109,8 @@ def read_rows(path: Path) -> Iterator[Row]:
             maps = [field.name for field in file.schema_arrow if pa.types.is_map(field.type)]
             for batch in file.iter_batches(_ROWS_PER_GROUP):
                 for row in batch.to_pylist():
-                    yield row | {name: dict(row[name]) for name in maps}
+                    heads = {"heads": parse_json(row["heads"])} if "heads" in row else {}
+                    yield row | {name: dict(row[name]) for name in maps} | heads
     except pa.ArrowException as exc:
         raise ValueError(str(exc)) from exc
 
@@ -125,6 +127,8 @@ def to_table(rows: Iterable[Row], task: str) -> pa.Table:
     """Return the rows of a task as a table with the columns `SCHEMAS`."""
     schema = SCHEMAS[task]
     maps = [field.name for field in schema if pa.types.is_map(field.type)]
+    if "heads" in schema.names:
+        rows = [row | {"heads": to_json(row["heads"])} for row in rows]
     return pa.Table.from_pylist([row | {name: list(row[name].items()) for name in maps} for row in rows], schema)
 
 

@@ -112,7 +112,7 @@ def to_json(value: Any) -> str:
 def parse_row(line: bytes) -> Row:
     """Return the row in a JSON object of `to_json`. Raises ValueError if it is not a row."""
     try:
-        row = _parse_json(line)
+        row = parse_json(line)
     except RecursionError as exc:
         raise ValueError(str(exc)) from exc
     if not isinstance(row, dict) or not isinstance(row.get("image"), str):
@@ -147,7 +147,7 @@ def parse_csv_cells(task: str, cells: Sequence[str]) -> Row:
     if ok is None or texts["image"] is None:
         raise ValueError("ok must be True or False, and image must not be empty")
     row: Row = {
-        name: text if name in _TEXT_COLUMNS or text is None else _parse_json(text) for name, text in texts.items()
+        name: text if name in _TEXT_COLUMNS or text is None else parse_json(text) for name, text in texts.items()
     }
     if task == "classify":
         best = {"label": row["label"], "score": row.pop("score"), "class_id": row.pop("class_id")}
@@ -157,7 +157,8 @@ def parse_csv_cells(task: str, cells: Sequence[str]) -> Row:
     return {name: ok if name == "ok" else row[name] for name in COLUMNS[task]}
 
 
-def _parse_json(text: str | bytes) -> Any:
+def parse_json(text: str | bytes) -> Any:
+    """Return the value in the JSON of `to_json`."""
     return json.loads(text, object_hook=_decode_bytes)
 
 

@@ -46,7 +46,8 @@ class Task(Generic[ResultT]):
     signature: str = DEFAULT_SIGNATURE  # to run on a baked model whose signatures are unknown
     # Alias to the names of the axes, apart from `ok` and `error`: `n` is the batch, a digit a fixed size. Empty if any
     # output is a number per image.
-    outputs: ClassVar[Mapping[str, str]] = {}
+    outputs: ClassVar[dict[str, str]] = {}
+    optional_outputs: ClassVar[dict[str, str]] = {}  # that some models have too
     result: type[ResultT]
     file_suffix: str = ""  # of the files with `file_content`; empty if there are none
     can_draw: bool = False
@@ -89,7 +90,9 @@ class Task(Generic[ResultT]):
 
     def axes(self, arrays: Mapping[str, np.ndarray]) -> Mapping[str, Sequence[str]]:
         """Return the names of the axes of the outputs, apart from those of all tasks; see `outputs`."""
-        return self.outputs or {alias: "n" for alias in arrays if alias not in ROW_OUTPUTS}
+        if not self.outputs:
+            return {alias: "n" for alias in arrays if alias not in ROW_OUTPUTS}
+        return self.outputs | {alias: axes for alias, axes in self.optional_outputs.items() if alias in arrays}
 
     def fits(self, outputs: Mapping[str, TensorSpec]) -> bool:
         """Return whether these are the outputs of a signature of this task."""
@@ -97,7 +100,7 @@ class Task(Generic[ResultT]):
         if not outputs.keys() >= ROW_OUTPUTS.keys() or not own:
             return False
         if self.outputs:
-            return own == self.outputs.keys()
+            return self.outputs.keys() <= own <= self.outputs.keys() | self.optional_outputs.keys()
         return all(_is_number(outputs[alias]) for alias in own)
 
     def failed(self, error: str) -> ResultT:

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, TypeVar, overload
 from savedmodel_bakery.answers.images import Image
 from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.answers.signatures import CLASSIFY_SIGNATURE, DEFAULT_SIGNATURE, REGRESS_SIGNATURE
+from savedmodel_bakery.answers.task import ImageResult
 from savedmodel_bakery.answers.tasks.keypoints import KEYPOINTS, Keypoints
 from savedmodel_bakery.answers.tasks.labels import MULTILABEL, Classification, Tags
 from savedmodel_bakery.answers.tasks.numbers import EMBED, REGRESS, TENSORS, Embedding, Regression, Tensors
@@ -63,6 +64,16 @@ class BaseAsyncClient:
     async def classify(self, images: Any, *, top_k: int | None = None) -> Any:
         """See `Client.classify`."""
         return await self._run(self._flows.classify(images, top_k=top_k))
+
+    @overload
+    async def answer(self, images: Image) -> ImageResult: ...
+
+    @overload
+    async def answer(self, images: Images) -> list[ImageResult]: ...
+
+    async def answer(self, images: Any) -> Any:
+        """See `Client.answer`."""
+        return await self._run(self._flows.answer(images))
 
     @overload
     async def tags(self, images: Image) -> Tags: ...

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias, TypeVar, overload
 from savedmodel_bakery.answers.images import Image
 from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.answers.signatures import CLASSIFY_SIGNATURE, DEFAULT_SIGNATURE, REGRESS_SIGNATURE
+from savedmodel_bakery.answers.task import ImageResult
 from savedmodel_bakery.answers.tasks.keypoints import KEYPOINTS, Keypoints
 from savedmodel_bakery.answers.tasks.labels import MULTILABEL, Classification, Tags
 from savedmodel_bakery.answers.tasks.numbers import EMBED, REGRESS, TENSORS, Embedding, Regression, Tensors
@@ -73,6 +74,19 @@ class BaseClient:
             ValueError: an image is a URL or an array of another dtype or shape, or `top_k` is below 1.
         """
         return self._run(self._flows.classify(images, top_k=top_k))
+
+    @overload
+    def answer(self, images: Image) -> ImageResult: ...
+
+    @overload
+    def answer(self, images: Images) -> list[ImageResult]: ...
+
+    def answer(self, images: Any) -> Any:
+        """Return the result of the model's task for each image, whatever the task is; the only way for several heads.
+
+        For arguments and errors see `classify`.
+        """
+        return self._run(self._flows.answer(images))
 
     @overload
     def tags(self, images: Image) -> Tags: ...

@@ -104,6 +104,16 @@ class Flows:
             return keep_top(results, top_k)
         return [keep_top(result, top_k) for result in results]
 
+    def answer(self, images: Any) -> Flow[Any]:
+        """See `Client.answer`."""
+        signatures = self._cache.get(self._spec) or (yield from self._fetch_signatures(self._spec))
+        if signatures is None:
+            raise RequestRefusedError(
+                Code.UNIMPLEMENTED, "the server does not state the model's task: call the method of its task instead"
+            )
+        task, _ = find_task(signatures)
+        return (yield from self.run_task(task, images))
+
     def run_task(self, task: Task[ResultT], images: Any) -> Flow[Any]:
         """Return the result of an image, or a list of the results of a list or tuple of images."""
         if not isinstance(images, list | tuple):

@@ -18,6 +18,7 @@ from savedmodel_bakery.exporter.calibration import NO_CALIBRATION, read_calibrat
 from savedmodel_bakery.exporter.evidence import SEARCH_S, Judgement, Sources, judge_all
 from savedmodel_bakery.exporter.recipe import Recipe, RecipeFile, complete_recipe, convert_values, read_recipe_file
 from savedmodel_bakery.exporter.servable_module import ServableModule
+from savedmodel_bakery.exporter.tasks.choose import read_class_names
 from savedmodel_bakery.exporter.validation.agreement import Agreement, OnnxModel, onnx_network
 from savedmodel_bakery.exporter.validation.int8_agreement import check_min_agreement
 from savedmodel_bakery.exporter.validation.report import ParityReport, check_writable, write_html_page
@@ -138,7 +139,7 @@ def bake(
     progress(f"loading {model}")
     network = sources.read_network(values)
     known = {**network.defaults, **network.recipe}
-    if network.returns_map and not {"task", "boxes", "source_outputs"} & {**known, **values}.keys():
+    if network.returns_map and not {"task", "boxes", "source_outputs", "heads"} & {**known, **values}.keys():
         raise RecipeError(
             f"the network of {model} returns shape {network.output_shape}, so its task must be stated: pass --task "
             "segment and --labels for a label per pixel, --task image for a picture, --task keypoints for heat maps of "
@@ -160,7 +161,7 @@ def bake(
             "check the conversion with --precision float32 first"
         )
     onnx_call = None if onnx is None else onnx.network(complete)
-    class_names = resources.read_class_names(complete.answers.labels)
+    class_names = read_class_names(complete)
     calibration = NO_CALIBRATION
     if complete.optimisation.calibration is not None:
         progress(f"reading photos in {complete.optimisation.calibration}")

@@ -1,6 +1,7 @@
 """Assigns the outputs of a network to the roles that tasks know.
 
-Task tensors has no roles: its outputs keep their names, dtypes and shapes.
+Task tensors has no roles: its outputs keep their names, dtypes and shapes. With heads, the role of an output is its
+head's name, a slash and the role there.
 
 vector    [images, units]: one number per class, or an embedding
 picture   [images, height, width, 1 or 3], of task image
@@ -45,6 +46,12 @@ def assign_roles(outputs: NetworkOutput, recipe: Recipe) -> NetworkOutputs:
     """Return the outputs that the task of a recipe uses, by role; without a task, the only output."""
     if recipe.answers.task == "detect":
         return _assign_boxes(outputs, recipe)
+    if recipe.by_head:
+        return {
+            f"{name}/{role}": output
+            for name, head in recipe.by_head.items()
+            for role, output in assign_roles(_outputs_of_head(outputs, name, head), head).items()
+        }
     if isinstance(outputs, Mapping) and not outputs:
         raise SourceError(f"the network of {recipe.source.model} returns no outputs: must return at least one")
     if recipe.answers.task == "tensors":
@@ -55,7 +62,8 @@ def assign_roles(outputs: NetworkOutput, recipe: Recipe) -> NetworkOutputs:
         if len(outputs) > 1:
             advice = (
                 "; or use --task detect with --source-outputs boxes=NAME,scores=NAME, --task regress with "
-                "--output-names for a number per output, or --task tensors for all outputs as they are"
+                "--output-names for a number per output, --task tensors for all outputs as they are, or --heads FILE "
+                f"with a task for each:\n{_heads_to_copy(outputs)}"
             )
             raise SourceError(
                 f"the network has several outputs, {listed(outputs)}: {_SELECT_ONE}"
@@ -63,6 +71,40 @@ def assign_roles(outputs: NetworkOutput, recipe: Recipe) -> NetworkOutputs:
             )
         (outputs,) = outputs.values()
     return {_ROLES.get(recipe.answers.task or "", "vector"): outputs}
+
+
+def _heads_to_copy(outputs: Mapping[str, NetworkOutput]) -> str:
+    """Return the file for --heads that such outputs probably need."""
+    tables = []
+    for name, output in outputs.items():
+        sizes = list(getattr(output, "shape", ())[1:])
+        if sizes in ([], [1]):
+            task = 'task = "regress"'
+        elif len(sizes) == 1:
+            task = 'task = "classify"\nlabels = "FILE"\noutputs = "probabilities"'
+        else:
+            task = 'task = "tensors"'
+        tables.append(f'[[heads]]\nname = "{name}"\n{task}\n')
+    return "\n".join(tables)
+
+
+def role_of(role: str, recipe: Recipe) -> tuple[str, Recipe]:
+    """Return the role of an output within its head, and the recipe of the head; the same without heads."""
+    if not recipe.by_head:
+        return role, recipe
+    head, _, own = role.partition("/")
+    return own, recipe.by_head[head]
+
+
+def _outputs_of_head(outputs: NetworkOutput, name: str, head: Recipe) -> NetworkOutput:
+    if head.answers.task == "detect" or not isinstance(outputs, Mapping):
+        return outputs
+    selected = head.source.source_output
+    if selected not in outputs:
+        raise SourceError(
+            f"head {name!r}: the network has no output {selected!r}; it has {listed(outputs)}: state one as `output`"
+        )
+    return outputs[selected]
 
 
 def _numbers(outputs: Mapping[str, NetworkOutput], recipe: Recipe) -> NetworkOutput:
@@ -92,16 +134,7 @@ def trace(network: Callable[[NormalisedBatch], NetworkOutput], recipe: Recipe) -
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def by_role(outputs: NetworkOutput) -> NetworkOutputs:
         roles = assign_roles(outputs, recipe)
-        checked = {role: _checked(output, model) for role, output in roles.items()}
-        if recipe.answers.task == "tensors":
-            for name, output in checked.items():
-                if not output.shape.rank or output.shape[0] is not None:
-                    raise SourceError(
-                        f"the output {name!r} of the network of {model} has the shape {output.shape}: task tensors "
-                        "needs a row per image, [images, …]"
-                    )
-            return checked
-        return {role: _shaped(role, tf.cast(output, tf.float32), recipe) for role, output in checked.items()}
+        return {role: _shaped(*role_of(role, recipe), _checked(output, model)) for role, output in roles.items()}
 
     def call_network(normalised: NormalisedBatch) -> NetworkOutputs:
         outputs: NetworkOutputs = by_role(network(normalised))
@@ -145,9 +178,17 @@ def _checked(output: NetworkOutput, model: str) -> NetworkOutput:
     return output
 
 
-def _shaped(role: str, output: NetworkOutput, recipe: Recipe) -> NetworkOutput:
-    """Return an output in the shape that its role has."""
+def _shaped(role: str, recipe: Recipe, output: NetworkOutput) -> NetworkOutput:
+    """Return an output in the shape and the dtype that its role has."""
     shape = output.shape
+    if recipe.answers.task == "tensors":
+        if not shape.rank or shape[0] is not None:
+            raise SourceError(
+                f"the output {role!r} of the network of {recipe.source.model} has the shape {shape}: task tensors "
+                "needs a row per image, [images, …]"
+            )
+        return output
+    output = tf.cast(output, tf.float32)
     match role:
         case "vector":
             if shape.rank == 1:  # one output per image

@@ -24,7 +24,7 @@ from savedmodel_bakery.exporter.image.pixels import normalise
 from savedmodel_bakery.exporter.recipe import Preprocessing, Recipe
 from savedmodel_bakery.exporter.runs import batch_calls, compute_in_runs, fail_on_bad_image, place_rows, rows_with_bytes
 from savedmodel_bakery.exporter.signatures import ENCODED_FEATURE
-from savedmodel_bakery.exporter.tasks.choose import choose_task
+from savedmodel_bakery.exporter.tasks.choose import ClassNames, choose_task
 from savedmodel_bakery.exporter.tasks.task import Signature
 from savedmodel_bakery.exporter.tensor_types import (
     EncodedImages,
@@ -67,7 +67,7 @@ class ServableModule(tf.Module):
         self,
         network: Callable[[NormalisedBatch], NetworkOutput],
         recipe: Recipe,
-        class_names: Sequence[str],
+        class_names: ClassNames,
         calibration: Calibration = NO_CALIBRATION,
     ) -> None:
         super().__init__()

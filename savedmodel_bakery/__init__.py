@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from savedmodel_bakery.answers.predictions import Prediction
+    from savedmodel_bakery.answers.tasks.heads import Heads
     from savedmodel_bakery.answers.tasks.keypoints import Keypoint, Keypoints
     from savedmodel_bakery.answers.tasks.labels import Classification, ScoredLabel, Tag, Tags
     from savedmodel_bakery.answers.tasks.numbers import Embedding, Regression, Tensors
@@ -55,6 +56,7 @@ __all__ = [
     "DeadlineExceededError",
     "Detections",
     "Embedding",
+    "Heads",
     "InvalidResponseError",
     "Keypoint",
     "Keypoints",
@@ -91,6 +93,7 @@ _MODULES = {
     "Client": "client.client",
     "Detections": "answers.tasks.regions",
     "Embedding": "answers.tasks.numbers",
+    "Heads": "answers.tasks.heads",
     "Keypoint": "answers.tasks.keypoints",
     "Keypoints": "answers.tasks.keypoints",
     "LocalTransport": "local_transport",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from savedmodel_bakery.answers.signatures import DEFAULT_SIGNATURE, TOP_K_SIGNATURE, Signatures
-from savedmodel_bakery.answers.task import Task, join
+from savedmodel_bakery.answers.signatures import DEFAULT_SIGNATURE, TOP_K_SIGNATURE, Signature, Signatures
+from savedmodel_bakery.answers.task import ROW_OUTPUTS, Task, join
+from savedmodel_bakery.answers.tasks.heads import HEADS, HeadsTask
 from savedmodel_bakery.answers.tasks.keypoints import KEYPOINTS
 from savedmodel_bakery.answers.tasks.labels import CLASSIFY, MULTILABEL
 from savedmodel_bakery.answers.tasks.numbers import EMBED, REGRESS, TENSORS
@@ -14,7 +15,18 @@ from savedmodel_bakery.errors import RequestRefusedError
 from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.status import Code
 
-TASKS: tuple[Task[Any], ...] = (CLASSIFY, MULTILABEL, EMBED, DETECT, SEGMENT, KEYPOINTS, TRANSFORM, REGRESS, TENSORS)
+TASKS: tuple[Task[Any], ...] = (
+    CLASSIFY,
+    MULTILABEL,
+    EMBED,
+    DETECT,
+    SEGMENT,
+    KEYPOINTS,
+    TRANSFORM,
+    HEADS,
+    REGRESS,
+    TENSORS,
+)
 """All tasks, in the order of their recognition."""
 
 
@@ -29,7 +41,7 @@ def find_task(signatures: Signatures, signature: str = DEFAULT_SIGNATURE) -> tup
         if default is None or default.outputs.keys() == {"output_0"}:
             signature = TOP_K_SIGNATURE
     declared = signatures.find(signature)
-    for task in TASKS:
+    for task in (_heads_of(declared, signatures), *TASKS):
         if task.fits(declared.outputs):
             return task, signature
     raise RequestRefusedError(
@@ -37,6 +49,17 @@ def find_task(signatures: Signatures, signature: str = DEFAULT_SIGNATURE) -> tup
         f"the outputs of {declared.title} fit no task; it has {join(declared.outputs)}. The tasks are "
         f"{', '.join(task.name for task in TASKS)}; any other signature can be run with predict",
     )
+
+
+def _heads_of(declared: Signature, signatures: Signatures) -> HeadsTask:
+    """Return the task of a signature with heads: those whose own signatures have a part of its outputs."""
+    heads = {}
+    for name, signature in sorted(signatures.by_name.items()):
+        aliases = sorted(signature.outputs.keys() - ROW_OUTPUTS.keys())
+        task = next((task for task in TASKS if task.fits(signature.outputs)), None)
+        if task and all(f"{name}_{alias}" in declared.outputs for alias in aliases):
+            heads[name] = task, aliases
+    return HeadsTask(heads)
 
 
 def find_pixels_size(signatures: Signatures, task: Task[Any]) -> tuple[int, ...] | None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from savedmodel_bakery.answers.task import ROW_OUTPUTS, ImageResult, Row, Scores, Task, as_text
+from savedmodel_bakery.answers.task import ImageResult, Row, Scores, Task, as_text
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from savedmodel_bakery.answers.signatures import TensorSpec
     from savedmodel_bakery.label_files import Colour
 
 
@@ -49,15 +46,6 @@ class _Keypoints(Task[Keypoints]):
     optional_outputs: ClassVar = {"scores": "nk", "edges": "ne2"}
     result = Keypoints
     can_draw = True
-
-    def axes(self, arrays: Mapping[str, np.ndarray]) -> Mapping[str, Sequence[str]]:
-        """See `Task.axes`."""
-        return {**self.outputs, **{alias: axes for alias, axes in self.optional_outputs.items() if alias in arrays}}
-
-    def fits(self, outputs: Mapping[str, TensorSpec]) -> bool:
-        """See `Task.fits`."""
-        needed = self.outputs.keys() | ROW_OUTPUTS.keys()
-        return needed <= outputs.keys() <= needed | self.optional_outputs.keys()
 
     def read_row(self, row: Row) -> Keypoints:
         scores = row["scores"].tolist() if "scores" in row else [None] * len(row["names"])

@@ -42,6 +42,7 @@ class _Classify(Task[Classification]):
     title = "classify or binary"
     signature = TOP_K_SIGNATURE
     outputs: ClassVar = {"labels": "nk", "scores": "nk", "class_ids": "nk"}
+    optional_outputs: ClassVar = {"label": "n"}  # of a head
     result = Classification
 
     def read_row(self, row: Row) -> Classification:

@@ -41,6 +41,7 @@ PHOTO is an image file, or - for stdin. The lines for a photo depend on the mode
   embed             the vector as JSON
   regress           the name and value of each number
   keypoints         y, x (pixels), name, and score if there is one
+  heads             name of the head, and a line of its task
   image             size of the picture; --out saves it
   tensors           name, type, shape and first values of each array
 

@@ -6,7 +6,8 @@ Options, TOML and documentation are generated from its fields. Doesn't import Te
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
@@ -14,6 +15,8 @@ from typing import Any, ClassVar, NamedTuple
 from savedmodel_bakery.errors import RecipeError
 from savedmodel_bakery.exporter.recipe.execution import OPTIMISATIONS, Batching, Optimisation
 from savedmodel_bakery.exporter.recipe.fields import REQUIRED, Field, FieldGroup, PathOrName, Text, fields_of
+from savedmodel_bakery.exporter.recipe.heads import GROUPS as HEAD_GROUPS
+from savedmodel_bakery.exporter.recipe.heads import Heads
 from savedmodel_bakery.exporter.recipe.model import (
     OBJECT_DETECTION_API,
     TASKS_WITH_TOP_K,
@@ -64,6 +67,7 @@ GROUPS: dict[str, type[FieldGroup]] = {
     "answers": Answers,
     "boxes": Boxes,
     "keypoints": Keypoints,
+    "heads": Heads,
     "preprocessing": Preprocessing,
     "optimisation": Optimisation,
     "batching": Batching,
@@ -71,6 +75,7 @@ GROUPS: dict[str, type[FieldGroup]] = {
 # The fields that these tasks need; others need labels and outputs.
 _NEEDED: dict[str | None, tuple[str, ...]] = {
     **dict.fromkeys(TASKS_WITHOUT_LABELS, ()),
+    "heads": ("heads",),
     "segment": ("labels",),
     "detect": ("labels", "outputs", "boxes", "box_unit"),
 }
@@ -89,6 +94,7 @@ class Recipe:
         batching: whether concurrent requests share runs of the network.
         boxes: how a detector states its boxes, and which of them the servable answers.
         keypoints: how a network states points, and what they are called.
+        heads: the tasks of a network with several outputs.
 
     Raises:
         RecipeError: a value is not for the task.
@@ -101,6 +107,7 @@ class Recipe:
     batching: Batching = field(default_factory=Batching)
     boxes: Boxes = field(default_factory=Boxes)
     keypoints: Keypoints = field(default_factory=Keypoints)
+    heads: Heads = field(default_factory=Heads)
 
     FIELDS: ClassVar[dict[str, Field]] = {
         name: declared for group in GROUPS.values() for name, declared in fields_of(group).items()
@@ -108,6 +115,29 @@ class Recipe:
 
     def __post_init__(self) -> None:
         self.check_task(self.answers.task)
+        assert self.by_head is not None  # which checks the heads
+
+    @cached_property
+    def by_head(self) -> dict[str, Recipe]:
+        """The recipes of the heads by name: this one with the task of a head. Empty without heads."""
+        recipes = {}
+        for head in self.heads.heads or ():
+            missing, _ = _missing_values(head.values)
+            if missing:
+                raise RecipeError(f"head {head.name!r} needs {_listed(missing)}")
+            try:
+                groups: dict[str, Any] = {
+                    part: group(**{name: head.values[name] for name in fields_of(group) if name in head.values})
+                    for part, group in HEAD_GROUPS.items()
+                }
+                outputs: dict[str, Any] = {
+                    "source_output": head.output,
+                    "source_outputs": head.values.get("source_outputs"),
+                }
+                recipes[head.name] = replace(self, heads=Heads(), source=replace(self.source, **outputs), **groups)
+            except RecipeError as error:
+                raise RecipeError(f"head {head.name!r}: {error}") from error
+        return recipes
 
     def check_task(self, task: str | None) -> None:
         """Check that every stated value is for the task; None allows all."""
@@ -167,7 +197,10 @@ class Recipe:
         if self.answers.task not in (None, *TASKS_WITH_TOP_K):
             del values["top_k"]
         height, width = self.preprocessing.size
-        return tomli_w.dumps({**values, "size": height if height == width else f"{height}x{width}"})
+        values["size"] = height if height == width else f"{height}x{width}"
+        if self.heads.heads:
+            values["heads"] = [head.to_table() for head in self.heads.heads]
+        return tomli_w.dumps(values)
 
 
 def convert_values(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -197,6 +230,8 @@ def complete_recipe(
     values = convert_values(values)
     if values.get("boxes") or values.get("source_outputs"):
         values = {"task": "detect", **values}
+    if values.get("heads"):
+        values = {"task": "heads", **values}
     if task := values.get("task"):
         known = {
             name: value

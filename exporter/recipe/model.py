@@ -21,7 +21,7 @@ from savedmodel_bakery.exporter.recipe.fields import (
 
 LABELLED_TASKS = ("classify", "binary", "multilabel", "detect", "segment")
 TASKS_WITH_TOP_K = ("classify", "binary", "multilabel")
-TASKS_WITHOUT_LABELS = ("embed", "regress", "keypoints", "image", "tensors")
+TASKS_WITHOUT_LABELS = ("embed", "regress", "keypoints", "image", "tensors", "heads")
 WHOLE_PHOTO_TASKS = ("detect", "segment", "keypoints")
 OBJECT_DETECTION_API = "tf-object-detection"
 _ROLES = ("boxes", "scores", "classes", "count")
@@ -167,7 +167,7 @@ class Answers(FieldGroup):
         "What the outputs mean: classify is one of several labels; binary is one of two, with one output for the "
         "second; multilabel is any number of labels; detect is boxes with labels; segment is a label per pixel; embed "
         "is a vector; regress is one number or several; keypoints is places by name; image is a picture; tensors is "
-        "all outputs as they are.",
+        "all outputs as they are; heads is a task for each of several outputs.",
         when_unset="inferred: with one output binary, or without labels regress; otherwise multilabel after a "
         "sigmoid, else classify; detect if the outputs have the names of boxes and scores",
     )

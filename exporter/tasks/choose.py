@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from savedmodel_bakery.errors import LabelError, RecipeError, SourceError
+from savedmodel_bakery.errors import BakeError, LabelError, RecipeError, SourceError
+from savedmodel_bakery.exporter import resources
 from savedmodel_bakery.exporter.recipe import Answers, Recipe
 from savedmodel_bakery.exporter.recipe.model import (
     OBJECT_DETECTION_API,
@@ -23,6 +24,7 @@ from savedmodel_bakery.exporter.recipe.model import (
 )
 from savedmodel_bakery.exporter.tasks.classify import Binary, Classify, Multilabel
 from savedmodel_bakery.exporter.tasks.detect import Detect
+from savedmodel_bakery.exporter.tasks.heads import Heads, of_head
 from savedmodel_bakery.exporter.tasks.keypoints import Keypoints
 from savedmodel_bakery.exporter.tasks.picture import Picture
 from savedmodel_bakery.exporter.tasks.segment import Segment
@@ -30,6 +32,8 @@ from savedmodel_bakery.exporter.tasks.task import Task
 from savedmodel_bakery.exporter.tasks.unlabelled import Embed, Regress, Tensors
 
 Shape: TypeAlias = tuple[int | None, ...]
+ClassNames: TypeAlias = Sequence[str] | Mapping[str, Sequence[str]]
+"""The labels by class id; with heads, those of each by its name."""
 
 _DEFAULT_THRESHOLD = "0.5"
 _DEFAULT_MAX_BOXES = 100
@@ -37,10 +41,17 @@ _DEFAULT_OUTPUT_NAME = "value"
 _MAX_MAP_CLASSES = 256
 
 
+def read_class_names(recipe: Recipe) -> ClassNames:
+    """Read the labels of a recipe. Raises LabelError."""
+    if recipe.by_head:
+        return {name: resources.read_class_names(head.answers.labels) for name, head in recipe.by_head.items()}
+    return resources.read_class_names(recipe.answers.labels)
+
+
 def choose_task(
     recipe: Recipe,
     shapes: Mapping[str, Shape],
-    class_names: Sequence[str],
+    class_names: ClassNames,
     *,
     dtypes: Mapping[str, np.dtype[Any]] = MappingProxyType({}),
     ends_in_sigmoid: bool = False,
@@ -50,6 +61,8 @@ def choose_task(
     The `shapes` are those of the network's outputs by role, with the batch axis; None is any size. The `dtypes` matter
     to task tensors. An id without a name has an empty one in `class_names`, which are empty without labels.
     """
+    if isinstance(class_names, Mapping):
+        return _heads(recipe, shapes, class_names, dtypes)
     answers = recipe.answers
     if answers.task == "tensors":
         return _tensors(recipe, shapes, dtypes)
@@ -89,6 +102,21 @@ def choose_task(
             raise LabelError(f"labels {answers.labels!r} have {twice!r} twice: task multilabel needs different names")
         return Multilabel(tuple(class_names), answers.outputs, answers.top_k, _thresholds(answers, units))
     return Classify(tuple(class_names), answers.outputs, answers.top_k)
+
+
+def _heads(
+    recipe: Recipe,
+    shapes: Mapping[str, Shape],
+    class_names: Mapping[str, Sequence[str]],
+    dtypes: Mapping[str, np.dtype[Any]],
+) -> Heads:
+    tasks = {}
+    for name, head in recipe.by_head.items():
+        try:
+            tasks[name] = choose_task(head, of_head(shapes, name), class_names[name], dtypes=of_head(dtypes, name))
+        except BakeError as error:
+            raise type(error)(f"head {name!r}: {error}") from error
+    return Heads(tasks)
 
 
 def _tensors(recipe: Recipe, shapes: Mapping[str, Shape], dtypes: Mapping[str, np.dtype[Any]]) -> Tensors:

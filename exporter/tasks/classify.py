@@ -151,7 +151,7 @@ class Multilabel(Labelled):
     def compare(self, answers: Answers, result: NetworkResult, tolerance: Tolerance) -> Comparison:
         """See `Task.compare`. A label that is missing or too many differs by the distance from its threshold."""
         expected, thresholds = self.expected_scores(result.outputs["vector"]), np.array(self.thresholds, np.float32)
-        best = self.compare_best(answers, expected, tolerance)
+        best = self.compare_best(answers, expected, tolerance) if "top_k" in answers else None
         labels = _read_tags(answers)
         tags = dict(zip(labels, answers["serving_default"]["scores"][: len(labels)], strict=True))
         has_tag = np.array([name in tags for name in self.class_names])
@@ -160,8 +160,8 @@ class Multilabel(Labelled):
         differences = np.where(has_tag, np.abs(scores - expected), 0.0)
         differences = np.where(has_tag == is_expected, differences, np.abs(expected - thresholds))
         return Comparison(
-            max(best.difference, float(differences.max())),
-            best.is_within and tolerance.allows(differences, expected),
+            max(best.difference if best else 0.0, float(differences.max())),
+            (best is None or best.is_within) and tolerance.allows(differences, expected),
             _describe(labels),
             _describe([self.class_names[class_id] for class_id in np.argsort(-expected) if is_expected[class_id]]),
             doubts=self.doubts(result.outputs["vector"]),

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from savedmodel_bakery.errors import SourceError, VerificationError
 from savedmodel_bakery.exporter.image.pixels import normalise
-from savedmodel_bakery.exporter.network_outputs import assign_roles
+from savedmodel_bakery.exporter.network_outputs import assign_roles, role_of
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.sources.network import listed
 from savedmodel_bakery.exporter.tasks.task import NetworkResult, Task, Tolerance
@@ -184,7 +184,8 @@ def run_network(
     outputs = {}
     for role, output in assign_roles(network(tf.constant(normalised[np.newaxis])), recipe).items():
         (array,) = np.asarray(tf.cast(output, tf.float32))
-        if role == "vector" and recipe.answers.task != "tensors":
+        own_role, of_head = role_of(role, recipe)
+        if own_role == "vector" and of_head.answers.task != "tensors":
             array = array.mean(axis=(0, 1)) if array.ndim == 3 else array.reshape(-1)
         if not np.isfinite(array).all():
             raise VerificationError("the network returns values that are not finite (NaN or infinity) for a photo")

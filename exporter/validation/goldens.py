@@ -30,7 +30,7 @@ from savedmodel_bakery.wire import schema, version_folder
 MAX_PHOTOS = 8
 NOT_AN_IMAGE = b"<html>"
 
-_PICTURE = "_png_bytes"
+_PICTURE = "png_bytes"
 _PIXEL_TOLERANCE = 0.5
 # Differences that another processor or another build of TensorFlow may cause in other numbers, relative to the largest
 # number of the output, or to 1 if that is more.

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from savedmodel_bakery.errors import ParityError, VerificationError
-from savedmodel_bakery.exporter import publish, resources, sources
+from savedmodel_bakery.exporter import publish, sources
 from savedmodel_bakery.exporter.network_outputs import dtypes, ends_in_sigmoid, shapes, trace
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.servable_module import Quantisation
 from savedmodel_bakery.exporter.sources.network import Network
-from savedmodel_bakery.exporter.tasks.choose import choose_task
+from savedmodel_bakery.exporter.tasks.choose import choose_task, read_class_names
 from savedmodel_bakery.exporter.tasks.task import Task, Tolerance
 from savedmodel_bakery.exporter.validation import reference
 from savedmodel_bakery.exporter.validation.agreement import Agreement, Original, check_agreement, source_network
@@ -172,7 +172,7 @@ def compare_with_source(
     report on all photos, and the pictures of those that are farthest from the reference, worst first.
     """
     share = check_min_agreement(min_agreement, recipe)
-    class_names = resources.read_class_names(recipe.answers.labels)
+    class_names = read_class_names(recipe)
     with SessionProcess() as session:
         progress(f"loading {recipe.source.model}")
         network = sources.read_network(recipe.to_values())

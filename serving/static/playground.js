@@ -6,7 +6,7 @@ import { drawPhoto, drawn, element, hint, previewFigure, showResult } from "./re
 const POLL_MS = 15000; // each request may count against a limit of the token
 const MAX_RETRY_AFTER_S = 10;
 const MAX_RESULTS = 50;
-const METHODS = { multilabel: "tags", image: "transform" }; // of the client; the others are named as the task
+const METHODS = { multilabel: "tags", image: "transform", heads: "answer" }; // of the client; the others are named as the task
 const TOKEN = /^[\w.~+/-]+=*$/; // RFC 6750, 2.1, as in client/credentials.py
 const TOKEN_VARIABLE = "BAKERY_CLIENT_TOKEN";
 

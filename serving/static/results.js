@@ -72,6 +72,14 @@ const SHOW = {
       draw: (bitmap, name) => (bitmap ? drawPoints(bitmap, points, edges, name) : ""),
     };
   },
+  heads: ({ heads }) => {
+    const each = Object.entries(heads).map(([name, head]) => [name, showResult(head.task, head)]);
+    return {
+      shown: each.flatMap(([name, { shown }]) => [element("h4", {}, name), ...shown]),
+      summary: each.map(([name, { summary }]) => `${name}: ${summary}`).join("; "),
+      draw: each.map(([, { draw }]) => draw).find(Boolean),
+    };
+  },
   segment: (result) => {
     const rows = Object.entries(result.shares)
       .map(([label, score]) => ({ label, score, swatch: colour(result.labels.indexOf(label)) }))

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from savedmodel_bakery import Box, Detections, Segmentation
+from savedmodel_bakery import Box, Detections, Keypoint, Keypoints, Segmentation
 from savedmodel_bakery.answers.drawing import label_colour, palette_colour
+from savedmodel_bakery.answers.tasks.keypoints import KEYPOINTS
 from savedmodel_bakery.answers.tasks.regions import DETECT, SEGMENT
 
 
@@ -46,6 +47,19 @@ def test_boxes_are_drawn_on_the_upright_photo() -> None:
     exif[0x0112] = 6  # rotate by 90 degrees clockwise
     drawn = pixels(DETECT.draw(png(np.zeros((20, 50, 3), np.uint8), exif), Detections(True, None), {}))
     assert (50, 20, 3) == drawn.shape
+
+
+def test_points_are_joined() -> None:
+    points = (Keypoint("nose", 10, 20, None), Keypoint("tail", 10, 60, None))
+    drawn = pixels(
+        KEYPOINTS.draw(
+            png(np.zeros((20, 80, 3), np.uint8)), Keypoints(True, None, points, ((0, 1),)), {"nose": (1, 2, 3)}
+        )
+    )
+    tail = palette_colour(1)
+    assert [(1, 2, 3), tail, tail, (0, 0, 0)] == [
+        tuple(drawn[place]) for place in ((10, 20), (10, 40), (10, 60), (10, 75))
+    ]
 
 
 def test_a_map_is_translucent_above_a_legend_of_its_classes() -> None:

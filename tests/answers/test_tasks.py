@@ -75,6 +75,7 @@ def test_each_task_has_its_columns() -> None:
         "tensors": ("error", "npz"),
         "image": ("error", "png"),
         "keypoints": ("error", "points"),
+        "heads": ("error", "heads"),
     }
     assert expected == {task: columns[2:-3] for task, columns in COLUMNS.items()}
 

@@ -119,8 +119,8 @@ def test_an_empty_list_of_images_sends_nothing(connect: Connect, peer: Any) -> N
             "half_plus_two",
             "regress",
             'the outputs of signature "serving_default" of model "half_plus_two" version 3 fit no task; it has "y". '
-            "The tasks are classify, multilabel, embed, detect, segment, keypoints, image, regress, tensors; any other "
-            "signature can be run with predict",
+            "The tasks are classify, multilabel, embed, detect, segment, keypoints, image, heads, regress, tensors; "
+            "any other signature can be run with predict",
         ),
     ],
     ids=["classifier", "tagger", "no task"],

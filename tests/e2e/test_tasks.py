@@ -231,6 +231,38 @@ def test_several_numbers_have_names(clients: Clients, tmp_path: Path) -> None:
     assert [-1, 1, -1, 2 * 128 / 255 - 1, 0] == pytest.approx(outputs["height"].tolist(), abs=1e-3)
 
 
+def test_a_network_with_several_heads(clients: Clients, ask_amqp: AskAmqp, serve: Serve, tmp_path: Path) -> None:
+    shape_models.two_heads().save(tmp_path / "network.keras")
+    colour = {"name": "colour", "task": "classify", "labels": str(tmp_path / "names.txt"), "outputs": "logits"}
+    result = bake_network(tmp_path, heads=[{"name": "redness", "task": "regress"}, colour])
+    outputs = ask(clients, result)
+    np.testing.assert_allclose([255, 0, 0, 128, 0], outputs["redness_value"], atol=0.1)
+    assert b"red" == outputs["colour_label"][0]
+    for client in clients(result.path.parent):
+        red, bad = client.answer([picture("#f00"), b"?"])
+        assert (255, "red", 3) == (
+            pytest.approx(red.redness.values["value"], abs=0.1),
+            red.colour.label,
+            len(red.colour.top),
+        )
+        assert (False, False, bad.error) == (bad.ok, bad.colour.ok, bad.redness.error)
+        assert "red" == client.answer(np.full((8, 8, 3), (255, 0, 0), np.uint8)).colour.label  # by signature pixels
+        alone = client.predict({"image": np.array([picture("#00f")], object)}, signature="colour").outputs
+        assert [b"blue"] == alone["label"].tolist()
+        with pytest.raises(
+            RequestRefusedError, match=r"the task .* is heads: use the method answer\(\) instead of embed"
+        ):
+            client.embed(picture("#f00"))
+    assert b"red" == ask_amqp(result.path.parent, picture("#f00"))["colour_label"].encode()
+    url = f"{serve(result.path.parent).url}/photos/network"
+    (answer,) = requests.post(url, data=picture("#0f0"), timeout=30).json()["results"]
+    assert ("heads", ["colour", "redness"]) == (
+        requests.post(url, data=picture("#0f0"), timeout=30).json()["task"],
+        sorted(answer["heads"]),
+    )
+    assert ("classify", "green") == (answer["heads"]["colour"]["task"], answer["heads"]["colour"]["label"])
+
+
 def test_movenet_needs_no_options(clients: Clients, ask_amqp: AskAmqp, tmp_path: Path) -> None:
     """The point lies where the photo has it, turned by EXIF and in a letterbox."""
     shape_models.save_like_movenet(tmp_path / "movenet")

@@ -15,7 +15,7 @@ def test_the_public_names_are_exactly_these() -> None:
     expected = [
         "AccessDeniedError", "AmqpClient", "AsyncAmqpClient", "AsyncClient", "BakeError", "Box", "Classification",
         "Client", "ClientError", "ConnectionFailedError",
-        "DeadlineExceededError", "Detections", "Embedding", "InvalidResponseError", "Keypoint", "Keypoints",
+        "DeadlineExceededError", "Detections", "Embedding", "Heads", "InvalidResponseError", "Keypoint", "Keypoints",
         "LabelError", "LocalTransport", "ParityError", "Picture", "Prediction", "PublishError", "Recipe",
         "RecipeError", "Regression", "RequestRefusedError", "ScoredLabel",
         "Segmentation", "SourceError", "Tag", "Tags", "Tensors", "Tls", "TlsHandshakeError", "VerificationError",

@@ -104,6 +104,15 @@ def canned_task(answers: Mapping[str, Any]) -> Model:
     )
 
 
+def canned_heads() -> Model:
+    """A model with the heads `age`, a number, and `sky`, tags."""
+    tags = {"labels": [b"blue", b""], "scores": [0.75, 0], "count": 1}
+    model = canned_task({"age_value": 30.0, **{f"sky_{alias}": value for alias, value in tags.items()}})
+    heads = {"age": {"value": "DT_FLOAT"}, "sky": {"labels": "DT_STRING", "scores": "DT_FLOAT", "count": "DT_INT32"}}
+    signatures = {name: signature_of({"image": "DT_STRING"}, {**outputs, **ROW}) for name, outputs in heads.items()}
+    return Model({**model.signatures, **signatures}, model.run)
+
+
 def labelled(labels: Sequence[bytes]) -> Outputs:
     """The outputs of `top_k` with one class per image."""
     column, ones = np.array(labels, object), np.ones((len(labels), 1), np.float32)
@@ -158,6 +167,15 @@ MODELS = {
     "segmenter": canned_task(
         {"map_png_bytes": MAP, "shares": [0.5, 0.25, 0.25], "labels": [b"road", b"tree", b"road"]}
     ),
+    "pointer": canned_task(
+        {
+            "points": [[1.0, 2.0], [3.0, 4.5]],
+            "names": [b"nose", b"tail"],
+            "scores": [0.75, 0.5],
+            "edges": [[0, 1]],
+        }
+    ),
+    "family": canned_heads(),
     "meter": canned_task({"width": 1.5, "height": -1.0}),
     "types": Model({"serving_default": signature_of({"x": "DT_FLOAT"}, TYPE_NAMES)}, run_types),
 }

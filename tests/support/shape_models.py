@@ -160,6 +160,19 @@ def negative() -> Any:
     return keras.Model(image, 1 - image)
 
 
+def two_heads() -> Any:
+    """Return a network that measures red, and says which colour an image has."""
+    import keras
+
+    images = keras.Input((8, 8, 3))
+    means = keras.layers.GlobalAveragePooling2D()(images)
+    heads = {"redness": keras.layers.Dense(1, name="redness"), "colour": keras.layers.Dense(3, name="colour")}
+    model = keras.Model(images, {name: head(means) for name, head in heads.items()})
+    heads["redness"].set_weights([np.float32([[255], [0], [0]]), np.zeros(1, np.float32)])
+    heads["colour"].set_weights([8 * np.eye(3, dtype=np.float32), np.zeros(3, np.float32)])
+    return model
+
+
 def decider() -> Any:
     """Return a network that says whether an image is green rather than red."""
     return colour_network([[-4, 4, 0]], [0.0], "sigmoid")

@@ -36,6 +36,19 @@ CELLS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"shares": {"road": 0.75, "tree": 0.25}, "map_png": canned_models.MAP},
         {"shares": {}, "map_png": None},
     ),
+    "pointer": (
+        {
+            "points": [
+                {"name": "nose", "y": 1.0, "x": 2.0, "score": 0.75},
+                {"name": "tail", "y": 3.0, "x": 4.5, "score": 0.5},
+            ]
+        },
+        {"points": []},
+    ),
+    "family": (
+        {"heads": {"age": {"values": {"value": 30.0}}, "sky": {"tags": [{"label": "blue", "score": 0.75}]}}},
+        {"heads": {}},
+    ),
     "meter": ({"values": {"height": -1.0, "width": 1.5}}, {"values": {}}),
 }
 MODELS = pytest.mark.parametrize("model", CELLS)
@@ -64,6 +77,8 @@ def read_result(name: str) -> list[dict[str, Any]]:
     else:
         rows = read_rows(name)
     for row in rows:
+        if isinstance(row.get("heads"), str):  # in Parquet
+            row["heads"] = json.loads(row["heads"])
         if isinstance(row.get("map_png"), dict):
             row["map_png"] = __import__("base64").b64decode(row["map_png"]["b64"])
     return sorted(rows, key=lambda row: str(row["image"]))

@@ -18,7 +18,7 @@ from savedmodel_bakery.client.rollout import RolloutError, evidence
 from savedmodel_bakery.client.rollout.evidence import Agreement, Limits, compare_on_photos, compare_rows
 
 COLUMNS = dict(
-    zip(("top", "tags", "embedding", "boxes", "shares", "points", "png", "values", "npz"), TASKS, strict=True)
+    zip(("top", "tags", "embedding", "boxes", "shares", "points", "png", "heads", "values", "npz"), TASKS, strict=True)
 )
 
 

@@ -213,8 +213,8 @@ ERRORS: dict[str, tuple[dict[str, Any], int, str]] = {
         {"path": "/photos/other"},
         400,
         'model "other" version 3 does not take photos: none of its signatures has the input "image" and the outputs of '
-        "a task (classify or binary, multilabel, embed, detect, segment, keypoints, image, regress, tensors); call it "
-        "with /v1/models or /v2/models",
+        "a task (classify or binary, multilabel, embed, detect, segment, keypoints, image, heads, regress, tensors); "
+        "call it with /v1/models or /v2/models",
     ),
     "name that is not UTF-8": ({"path": "/photos/%ff"}, 404, "Servable not found for request: Latest(\ufffd)"),
     "method": ({"method": "GET"}, 405, "GET is not allowed for /photos/classify: must be POST"),
