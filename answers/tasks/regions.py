@@ -89,11 +89,14 @@ class Segmentation(ImageResult):
         map_png: the class ids as an 8-bit grey PNG file of the size of the upright image; empty if not `ok`.
         labels: the model's labels, by class id; empty if not `ok`.
         shares: label to its share of the pixels, 0 to 1, in the order of class ids; empty if not `ok`.
+        probability_png: the probability of each pixel's class, 0 to 255, as such a file; empty if the model was baked
+            without it.
     """
 
     map_png: bytes = field(default=b"", repr=False)
     labels: tuple[str, ...] = ()
     shares: Mapping[str, float] = field(default_factory=dict)
+    probability_png: bytes = field(default=b"", repr=False)
 
     @cached_property
     def map(self) -> np.ndarray:
@@ -113,6 +116,7 @@ class Segmentation(ImageResult):
 class _Segment(Task[Segmentation]):
     name = "segment"
     outputs: ClassVar = {"map_png_bytes": "n", "shares": "nk", "labels": "nk"}
+    optional_outputs: ClassVar = {"probability_png_bytes": "n"}
     result = Segmentation
     file_suffix = ".png"
     can_draw = True
@@ -122,14 +126,21 @@ class _Segment(Task[Segmentation]):
         shares = dict.fromkeys(labels, 0.0)
         for label, share in zip(labels, row["shares"].tolist(), strict=True):
             shares[label] += share  # two classes may have the same label
-        return Segmentation(ok=True, error=None, map_png=row["map_png_bytes"], labels=labels, shares=shares)
+        probability_png = row.get("probability_png_bytes", b"")
+        return Segmentation(True, None, row["map_png_bytes"], labels, shares, probability_png)
 
     def cells(self, result: Segmentation) -> dict[str, Any]:
-        return {"error": result.error, "shares": dict(result.shares), "map_png": result.map_png or None}
+        return {
+            "error": result.error,
+            "shares": dict(result.shares),
+            "map_png": result.map_png or None,
+            "probability_png": result.probability_png or None,
+        }
 
     def document(self, result: Segmentation) -> dict[str, Any]:
-        """Return the columns and the labels by class id; the map is base64."""
-        return {**self.cells(result), "labels": list(result.labels), "map_png": b64encode(result.map_png).decode()}
+        """Return the columns and the labels by class id; the maps are base64."""
+        files = {name: b64encode(getattr(result, name)).decode() for name in ("map_png", "probability_png")}
+        return {**self.cells(result), "labels": list(result.labels), **files}
 
     def labels_and_scores(self, row: Mapping[str, Any]) -> tuple[Hashable, Scores]:
         return max(row["shares"], key=row["shares"].get, default=None), row["shares"]

@@ -233,6 +233,12 @@ class Answers(FieldGroup):
         when_unset="8",
         tasks=("image",),
     )
+    probabilities: bool | None = recipe_field(
+        Switch(),
+        "With task segment, whether there is a second map: the probability of each pixel's class.",
+        when_unset="false",
+        tasks=("segment",),
+    )
     units: str | None = recipe_field(
         Parsed(parse_units, "text with a comma between units, such as m,kg"),
         "With task regress, the units of the numbers, for people who read the recipe.",

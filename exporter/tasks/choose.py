@@ -200,6 +200,8 @@ def _segment(recipe: Recipe, shape: Shape, class_names: Sequence[str]) -> Segmen
     if len(shape) == 3:
         if answers.outputs is not None:
             raise RecipeError(f"invalid outputs {answers.outputs!r}: the network returns the class of each pixel")
+        if answers.probabilities:
+            raise RecipeError("invalid probabilities True: the network returns the class of each pixel, without scores")
         return Segment(tuple(class_names), "ids", recipe.preprocessing)
     if shape[-1] == 1:
         if answers.outputs is None:
@@ -207,8 +209,16 @@ def _segment(recipe: Recipe, shape: Shape, class_names: Sequence[str]) -> Segmen
         _check_labels(class_names, answers, 2, decider="one score per pixel")
     else:
         _check_labels(class_names, answers, shape[-1] or 0)
+    if answers.probabilities and answers.outputs is None:
+        raise RecipeError("task segment needs --outputs for --probabilities")
     (threshold,) = _thresholds(answers, 1)
-    return Segment(tuple(class_names), answers.outputs or "logits", recipe.preprocessing, threshold)
+    return Segment(
+        tuple(class_names),
+        answers.outputs or "logits",
+        recipe.preprocessing,
+        threshold,
+        has_probabilities=bool(answers.probabilities),
+    )
 
 
 def _detect(recipe: Recipe, shapes: Mapping[str, Shape], class_names: Sequence[str]) -> Detect:

@@ -26,11 +26,15 @@ from savedmodel_bakery.exporter.tasks.task import (
     Tolerance,
     check_probabilities,
     doubt_logits,
+    sigmoid,
+    softmax,
 )
 from savedmodel_bakery.exporter.tensor_types import NetworkOutputs, Side, Tensor
 
 _SHOWN = 3
 _MAX_LOGIT = 1e30
+_WHITE = 255
+_PROBABILITY_TOLERANCE = 0.01 + 0.5 / _WHITE  # rounding included
 
 
 @dataclass(frozen=True)
@@ -45,12 +49,13 @@ class Segment(Task):
     outputs: str  # `probabilities`, `logits`, or `ids` if the network returns the class of each pixel
     preprocessing: Preprocessing
     threshold: float = 0.5  # above which a pixel is of the second class, if the network has one score per pixel
+    has_probabilities: bool = False  # whether there is a map of the probabilities of the pixels' classes too
 
     def signatures(self) -> Mapping[str, Signature]:
         """See `Task.signatures`."""
         classes = len(self.class_names)
         columns: Mapping[str, Column] = {
-            "map_png_bytes": Column((), b""),
+            **{f"{name}_png_bytes": Column((), b"") for name in self._maps},
             "shares": Column((classes,), np.float32(0)),
             "labels": Column((classes,), b""),
         }
@@ -60,14 +65,17 @@ class Segment(Task):
     def compare(self, answers: Answers, result: NetworkResult, tolerance: Tolerance) -> Comparison:
         """See `Task.compare`."""
         answer = answers["serving_default"]
-        actual = np.asarray(Image.open(io.BytesIO(answer["map_png_bytes"])))
-        expected = self._expected_map(result)
+        actual, *probabilities = (_read(answer[f"{name}_png_bytes"]) for name in self._maps)
+        expected, *expected_probabilities = self._expected_maps(result)
         if actual.shape != expected.shape:
             raise VerificationError(f"the SavedModel's map has the shape {actual.shape}, the photo {expected.shape}")
         shares, expected_shares = self._shares(actual), self._shares(expected)
         if not np.allclose(shares, answer["shares"], atol=1e-5):
             raise VerificationError("the SavedModel's shares do not match its map")
-        difference = float(np.mean(actual != expected))
+        differs = actual != expected
+        for levels, wanted in zip(probabilities, expected_probabilities, strict=True):
+            differs |= np.abs(levels / _WHITE - wanted) > _PROBABILITY_TOLERANCE
+        difference = float(np.mean(differs))
         return Comparison(
             difference,
             tolerance.allows_share(difference),
@@ -81,13 +89,22 @@ class Segment(Task):
         maps, shares = tf.map_fn(
             lambda image: self._segment(*image),
             (outputs["map"], framing.place(sizes, self.preprocessing)),
-            fn_output_signature=(tf.TensorSpec([], tf.string), tf.TensorSpec([len(self.class_names)], tf.float32)),
+            fn_output_signature=(
+                tf.TensorSpec([len(self._maps)], tf.string),
+                tf.TensorSpec([len(self.class_names)], tf.float32),
+            ),
             parallel_iterations=1,
         )
-        return maps, shares, tf.tile(tf.constant([self.class_names]), [tf.shape(sizes)[0], 1])
+        labels = tf.tile(tf.constant([self.class_names]), [tf.shape(sizes)[0], 1])
+        return *tf.unstack(maps, axis=1), shares, labels
+
+    @property
+    def _maps(self) -> Sequence[str]:
+        """The maps that are answered."""
+        return ("map", "probability") if self.has_probabilities else ("map",)
 
     def _segment(self, network_map: Tensor, placement: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the map of one photo as a PNG file, and the share of each class.
+        """Return the maps of one photo as PNG files, and the share of each class.
 
         The `network_map` has scores [height, width, classes], or class ids [height, width]; `placement` is a
         `image.framing.Placement` of one photo.
@@ -99,29 +116,44 @@ class Segment(Task):
             ids = tf.cast(photo_map, tf.uint8)
             nearest = tf.gather(ids, resampling.nearest(columns.positions, columns), axis=1)
 
-            def ids_of(first: Side, end: Side) -> Tensor:
-                return tf.gather(nearest, resampling.nearest(rows.positions[first:end], rows))
+            def layers_of(first: Side, end: Side) -> Tensor:
+                return tf.gather(nearest, resampling.nearest(rows.positions[first:end], rows))[..., tf.newaxis]
         else:
             scores_of = resampling.interpolator(self._class_scores(photo_map), rows, columns)
 
-            def ids_of(first: Side, end: Side) -> Tensor:
-                return tf.cast(tf.argmax(scores_of(first, end), axis=-1, output_type=tf.int32), tf.uint8)
+            is_single = photo_map.shape[-1] < classes
+
+            def layers_of(first: Side, end: Side) -> Tensor:
+                scores = scores_of(first, end)
+                ids = tf.argmax(scores, axis=-1, output_type=tf.int32)
+                layers = [ids]
+                if self.has_probabilities:
+                    layers.append(tf.cast(tf.round(_WHITE * self._probabilities(scores, ids, is_single)), tf.int32))
+                return tf.cast(tf.stack(layers, axis=-1), tf.uint8)
 
         def compute(first: Side, end: Side, counts: Tensor) -> tuple[Tensor, Tensor]:
-            ids = ids_of(first, end)
-            flat = tf.cast(tf.reshape(ids, [-1]), tf.int32)
-            return ids, counts + tf.math.bincount(flat, minlength=classes, maxlength=classes, dtype=tf.int64)
+            layers = layers_of(first, end)
+            flat = tf.cast(tf.reshape(layers[..., 0], [-1]), tf.int32)
+            return layers, counts + tf.math.bincount(flat, minlength=classes, maxlength=classes, dtype=tf.int64)
 
-        ids, counts = resampling.in_bands(
+        layers, counts = resampling.in_bands(
             placement,
             1 if self.outputs == "ids" else classes,
             compute,
-            tf.TensorSpec([None, None], tf.uint8),
+            tf.TensorSpec([None, None, len(self._maps)], tf.uint8),
             tf.zeros([classes], tf.int64),
         )
         pixel_count = tf.cast(placement.height * placement.width, tf.float64)
         shares = tf.cast(tf.cast(counts, tf.float64) / pixel_count, tf.float32)
-        return tf.io.encode_png(ids[..., tf.newaxis]), shares
+        files = [tf.io.encode_png(layers[..., number : number + 1]) for number in range(len(self._maps))]
+        return tf.stack(files), shares
+
+    def _probabilities(self, scores: Tensor, ids: Tensor, is_single: bool) -> Tensor:
+        """Return the probabilities of the pixels' classes, from scores with one channel per class."""
+        if is_single:  # that of the first class is the least score
+            second = scores[..., 1] if self.outputs == "probabilities" else tf.sigmoid(scores[..., 1])
+            return tf.where(ids == 1, second, 1 - second)
+        return tf.reduce_max(scores if self.outputs == "probabilities" else tf.nn.softmax(scores), axis=-1)
 
     def _class_scores(self, scores: Tensor) -> Tensor:
         """Return scores with one channel per class; a network for two classes may have one for the second."""
@@ -137,22 +169,34 @@ class Segment(Task):
         with np.errstate(divide="ignore"):
             return float(np.clip(np.log(self.threshold) - np.log1p(-self.threshold), -_MAX_LOGIT, _MAX_LOGIT))
 
-    def _expected_map(self, result: NetworkResult) -> np.ndarray:
-        """Return the class id of each pixel of the photo: uint8 [height, width]."""
+    def _expected_maps(self, result: NetworkResult) -> Sequence[np.ndarray]:
+        """Return the class id of each pixel of the photo, uint8 [height, width], and perhaps its probability."""
         network_map, positions = resampling.crop_expected(result.outputs["map"], result.size, self.preprocessing)
         if self.outputs == "ids":
             nearest = (
                 np.clip(np.floor(each + 0.5).astype(int), 0, size - 1)
                 for each, size in zip(positions, network_map.shape, strict=True)
             )
-            return network_map[np.ix_(*nearest)].astype(np.uint8)
+            return [network_map[np.ix_(*nearest)].astype(np.uint8)]
         if self.outputs == "probabilities":
             check_probabilities(network_map)
-        if network_map.shape[-1] < len(self.class_names):
+        is_single = network_map.shape[-1] < len(self.class_names)
+        if is_single:
             network_map = np.concatenate([np.full_like(network_map, self._least_score), network_map], axis=-1)
         rows, columns = positions
-        interpolated = (resampling.interpolate_expected(network_map, (row, columns)) for row in rows[:, np.newaxis])
-        return np.concatenate([row.argmax(-1) for row in interpolated]).astype(np.uint8)
+        ids, probabilities = [], []
+        for row in rows[:, np.newaxis]:
+            scores = resampling.interpolate_expected(network_map, (row, columns))
+            ids.append(scores.argmax(-1))
+            if self.has_probabilities:
+                probabilities.append(self._expected_probabilities(scores, ids[-1], is_single))
+        return [np.concatenate(ids).astype(np.uint8), *([np.concatenate(probabilities)] if probabilities else [])]
+
+    def _expected_probabilities(self, scores: np.ndarray, ids: np.ndarray, is_single: bool) -> np.ndarray:
+        if is_single:
+            second = scores[..., 1] if self.outputs == "probabilities" else sigmoid(scores[..., 1])
+            return np.where(ids == 1, second, 1 - second)
+        return np.asarray((scores if self.outputs == "probabilities" else softmax(scores)).max(axis=-1))
 
     def _shares(self, class_map: np.ndarray) -> np.ndarray:
         classes = len(self.class_names)
@@ -173,3 +217,7 @@ class Segment(Task):
     def _describe(self, shares: np.ndarray) -> str:
         best = [class_id for class_id in np.argsort(-shares, kind="stable")[:_SHOWN] if shares[class_id]]
         return ", ".join(f"{self.class_names[class_id]} {shares[class_id]:.2f}" for class_id in best)
+
+
+def _read(png: bytes) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(png)))

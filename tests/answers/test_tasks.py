@@ -70,7 +70,7 @@ def test_each_task_has_its_columns() -> None:
         "multilabel": ("error", "tags"),
         "embed": ("error", "embedding"),
         "detect": ("error", "boxes"),
-        "segment": ("error", "shares", "map_png"),
+        "segment": ("error", "shares", "map_png", "probability_png"),
         "regress": ("error", "values"),
         "tensors": ("error", "npz"),
         "image": ("error", "png"),

@@ -44,7 +44,10 @@ TASKS: dict[str, tuple[str, dict[str, Any]]] = {
             "skeleton": "red-green",
         },
     ),
-    "segment": ("segmenter", {"task": "segment", "size": 96, "labels": "four.txt"}),
+    "segment": (
+        "segmenter",
+        {"task": "segment", "size": 96, "labels": "four.txt", "outputs": "logits", "probabilities": True},
+    ),
 }
 
 

@@ -63,6 +63,27 @@ def test_scores_are_interpolated_as_by_tensorflow(
 
 
 @pytest.mark.parametrize(
+    ("outputs", "classes"), [("logits", 3), ("probabilities", 3), ("logits", 1), ("probabilities", 1)]
+)
+def test_the_probability_of_each_pixels_class(
+    recipe_of: RecipeOf, outputs: str, classes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resampling, "_BAND_VALUES", 500)
+    scores = 3 * random_scores(24, 32, classes)
+    probabilities = tf.sigmoid(scores) if classes == 1 else tf.nn.softmax(scores)
+    network_map = probabilities.numpy() if outputs == "probabilities" else scores
+    task = task_of(recipe_of, network_map, NAMES if classes > 1 else NAMES[:2], outputs=outputs, probabilities=True)
+    answers = answer(task, network_map, (24, 32))
+    with Image.open(io.BytesIO(answers["serving_default"]["probability_png_bytes"])) as picture:
+        levels = np.asarray(picture)
+    expected = probabilities.numpy().max(-1) if classes > 1 else np.maximum(probabilities, 1 - probabilities)[..., 0]
+    np.testing.assert_allclose(expected, levels / 255, atol=0.003)
+    result = NetworkResult({"map": network_map}, (24, 32))
+    assert task.compare(answers, result, task.tolerance).is_within
+    assert not task.compare(answers, NetworkResult({"map": network_map * 0.8}, (24, 32)), task.tolerance).is_within
+
+
+@pytest.mark.parametrize(
     ("size", "part"),
     [((24, 64), np.s_[6:18, :]), ((48, 20), np.s_[:, 11:21]), ((24, 32), np.s_[:, :])],
     ids=["wide", "high", "full"],
