@@ -18,6 +18,7 @@ from savedmodel_bakery.exporter.calibration import NO_CALIBRATION, read_calibrat
 from savedmodel_bakery.exporter.evidence import SEARCH_S, Judgement, Sources, judge_all
 from savedmodel_bakery.exporter.recipe import Recipe, RecipeFile, complete_recipe, convert_values, read_recipe_file
 from savedmodel_bakery.exporter.servable_module import ServableModule
+from savedmodel_bakery.exporter.sources.onnx_file import SUFFIX
 from savedmodel_bakery.exporter.tasks.choose import read_class_names
 from savedmodel_bakery.exporter.validation.agreement import Agreement, OnnxModel, onnx_network
 from savedmodel_bakery.exporter.validation.int8_agreement import check_min_agreement
@@ -132,6 +133,8 @@ def bake(
     sources.find_source(model)  # an unknown model is reported as such, before other problems
     if name is None:
         _check_same_model(base_path, model)
+    if reference is None and Path(model).suffix.lower() == SUFFIX and values.get("precision") != "int8":
+        reference = model
     onnx = None if reference is None else OnnxModel(Path(reference))
     like = sources.read_preprocessing(values["like"]) if "like" in values else {}
     if sources.names_files(values.get("like", "")):  # the version's recipe states what it says

@@ -75,7 +75,7 @@ def format_size(size_bytes: int) -> str:
 def default_name(model: str) -> str:
     """Derive a name to serve a model under: `efficientnet_lite0` for `efficientnet-lite0`, `flowers` for a file."""
     parts = [part for part in Path(model.rpartition(":")[2]).parts if not part.isdecimal()]  # without the version
-    stem = re.sub(r"\.(keras|h5)$", "", parts[-1]) if parts else ""
+    stem = re.sub(r"\.(keras|h5|onnx)$", "", parts[-1]) if parts else ""
     return re.sub(r"\W+", "_", stem).strip("_") or "model"
 
 

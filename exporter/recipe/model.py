@@ -110,7 +110,7 @@ class Source(FieldGroup):
             path_prefixes=("hub:", "keras-hub:"),
         ),
         "efficientnet-lite0, -lite1 or -lite2; keras:NAME; a TF Hub or Kaggle URL, or hub:FOLDER; keras-hub:FOLDER; a "
-        ".keras or .h5 file; a SavedModel's folder; package.module:callable.",
+        ".keras, .h5 or .onnx file; a SavedModel's folder; package.module:callable.",
         default=REQUIRED,
         metavar="MODEL",
         when_unset="required",
@@ -155,6 +155,13 @@ class Source(FieldGroup):
         "Whether to run code that a .keras file contains, such as a Lambda layer's. Only for files of people whom you "
         "trust.",
         when_unset="false",
+    )
+    onnx2tf: str | None = recipe_field(
+        Text(),
+        "Python interpreter of an environment with onnx2tf, which converts an .onnx file. The version's answers are "
+        "compared with those of the file; see --reference.",
+        metavar="PYTHON",
+        when_unset="this one",
     )
 
 

@@ -13,6 +13,7 @@ from savedmodel_bakery.exporter.sources import (
     efficientnet_lite,
     keras_application,
     keras_hub_preset,
+    onnx_file,
     saved_model,
     training_code,
     user_model,
@@ -56,6 +57,7 @@ _SOURCES = (
         lambda model: Path(model).suffix.lower() in (".keras", ".h5"),
         user_model.read_file,
     ),
+    Source("the path of an .onnx file", lambda model: Path(model).suffix.lower() == onnx_file.SUFFIX, onnx_file.read),
     Source("the folder of a SavedModel", lambda model: Path(model).is_dir(), saved_model.read_folder),
     Source(
         "package.module:callable returning a Keras model or a tf.Module",
@@ -64,9 +66,8 @@ _SOURCES = (
     ),
 )
 _OTHER_FORMATS = {
-    ".onnx": "an ONNX model: convert it with onnx2tf, pass the SavedModel as --model and this file as --reference",
     ".tflite": "a TF Lite model, which is served as it is: bakery model-server --prefer_tflite_model",
-    **dict.fromkeys((".pt", ".pth"), "a PyTorch model: export it to ONNX, and convert that with onnx2tf"),
+    **dict.fromkeys((".pt", ".pth"), "a PyTorch model: export it to ONNX, and pass that file"),
 }
 # Fields of a recipe that are for some sources only.
 _OPTIONS = (
@@ -77,6 +78,7 @@ _OPTIONS = (
     "layer",
     "custom_objects",
     "trust_model",
+    "onnx2tf",
 )
 
 

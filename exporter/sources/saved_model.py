@@ -67,10 +67,10 @@ def read_folder(
     source_output: str | None = None,
 ) -> Network:
     """Load the folder, and select a signature, its input and its output."""
-    return _from_signature(_load(model), model, source_signature, source_input, source_output)
+    return from_signature(load(model), model, source_signature, source_input, source_output)
 
 
-def _load(path: str, tags: Sequence[str] | None = None) -> Any:
+def load(path: str, tags: Sequence[str] | None = None) -> Any:
     """Load the graph with these tags from a folder; None for the only one."""
     import tensorflow as tf
 
@@ -82,8 +82,14 @@ def _load(path: str, tags: Sequence[str] | None = None) -> Any:
         raise SourceError(f"cannot load the SavedModel in {path}: {error}") from error
 
 
-def _from_signature(loaded: Any, model: str, name: str, input_alias: str | None, output_alias: str | None) -> Network:
-    """Return the network of a signature of a loaded SavedModel."""
+def from_signature(
+    loaded: Any,
+    model: str,
+    name: str = "serving_default",
+    input_alias: str | None = None,
+    output_alias: str | None = None,
+) -> Network:
+    """Return the network of a signature of a loaded SavedModel; `model` is its name for messages."""
     if name not in loaded.signatures:
         raise SourceError(
             f'{model} has no signature "{name}"; it has {listed(loaded.signatures)}: select one with --source-signature'
@@ -143,7 +149,7 @@ def read_hub_module(
     outputs have the names of TensorFlow's Object Detection API, and keypoints if it is MoveNet.
     """
     folder = _resolve(model)
-    loaded = _load(str(folder), tags=[] if (folder / _TF1_MARKER).is_file() else None)
+    loaded = load(str(folder), tags=[] if (folder / _TF1_MARKER).is_file() else None)
     is_embedder = _FEATURES_URL.match(model) is not None
     if callable(loaded) and source_signature is None and not _is_detector(loaded):
         network = _from_callable(loaded, model)
@@ -155,7 +161,7 @@ def read_hub_module(
         signature = loaded.signatures.get(name)
         if source_output is None and signature is not None and _MAIN_OUTPUT in signature.structured_outputs:
             source_output = _MAIN_OUTPUT
-        network = _from_signature(loaded, model, name, source_input, source_output)
+        network = from_signature(loaded, model, name, source_input, source_output)
     if "task" in network.recipe:  # the convention is for classification and feature vectors
         return network
     return Network(network.call, {**_CONVENTION, **(_EMBEDDER if is_embedder else _CLASSIFIER), **network.recipe})

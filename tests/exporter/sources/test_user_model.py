@@ -76,7 +76,7 @@ def test_a_module_that_is_not_there(files: Path) -> None:
 
 @pytest.mark.parametrize(
     ("model", "hint"),
-    [("net.onnx", "an ONNX model: convert it with onnx2tf"), ("net.tflite", "a TF Lite model"), ("a.pt", "a PyTorch")],
+    [("net.tflite", "a TF Lite model"), ("a.pt", "a PyTorch")],
 )
 def test_other_formats_are_known_by_name(model: str, hint: str) -> None:
     with pytest.raises(SourceError, match=f"{model} is {hint}"):
