@@ -25,6 +25,7 @@ Image: TypeAlias = "str | PathLike[str] | bytes | BinaryIO | np.ndarray | PilIma
 URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)  # C:// is a path on Windows
 _HEIC = re.compile(rb".{4}ftyp(?:hei|hev|mif1)", re.DOTALL)
 _AVIF_OR_TIFF = re.compile(rb".{4}ftypavi|II\*\0|MM\0\*", re.DOTALL)
+_DEEP_PNG = re.compile(rb"\x89PNG.{20}\x10", re.DOTALL)  # the bits of a level (PNG, 11.2.1)
 _PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
 _ALPHA_MODES = {"PA": "RGBA", "RGBa": "RGBA", "La": "LA"}
 
@@ -87,6 +88,44 @@ def convert_photo(content: bytes) -> bytes:
         with Image.open(io.BytesIO(content)) as image:
             return _encode_pillow(image)
     except Exception:  # decoders raise all types of errors
+        return content
+
+
+def to_srgb(photo: bytes) -> bytes:
+    """Return a photo with another ICC profile than sRGB as an upright PNG file in sRGB; others as they are.
+
+    TensorFlow reads the levels in a file whatever its profile says, and networks are trained on photos that are nearly
+    all sRGB. Photos of 16 bits stay as they are, because Pillow converts 8 bits only; so do damaged ones.
+
+    Raises:
+        MissingPackageError: the extra `draw` is not installed.
+    """
+    with naming_extras("photos with ICC profiles", "draw"):
+        from PIL import Image, ImageCms, ImageOps
+    content = convert_photo(photo)
+    if _DEEP_PNG.match(content):
+        return content
+    try:
+        with Image.open(io.BytesIO(content)) as opened:
+            if "icc_profile" not in opened.info:
+                return content
+            profile = ImageCms.ImageCmsProfile(io.BytesIO(opened.info["icc_profile"]))
+            if ImageCms.getProfileDescription(profile).startswith("sRGB"):
+                return content
+            image = ImageOps.exif_transpose(opened)
+            colours = image if image.mode in ("RGB", "L", "CMYK") else image.convert("RGB")
+            converted = ImageCms.profileToProfile(
+                colours,
+                profile,
+                ImageCms.createProfile("sRGB"),
+                renderingIntent=ImageCms.Intent.RELATIVE_COLORIMETRIC,
+                outputMode="RGB",
+            )
+            assert converted
+            if image.has_transparency_data:
+                converted.putalpha(image.convert("RGBA").getchannel("A"))
+            return _encode_pillow(converted)
+    except (OSError, SyntaxError, ImageCms.PyCMSError, Image.DecompressionBombError):
         return content
 
 

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from savedmodel_bakery.answers.images import to_srgb
     from savedmodel_bakery.answers.predictions import Prediction
     from savedmodel_bakery.answers.tasks.heads import Heads
     from savedmodel_bakery.answers.tasks.keypoints import Keypoint, Keypoints
@@ -82,6 +83,7 @@ __all__ = [
     "VersionStatus",
     "__version__",
     "bake",
+    "to_srgb",
 ]
 
 _MODULES = {
@@ -109,6 +111,7 @@ _MODULES = {
     "Tls": "client.credentials",
     "VersionStatus": "client.calls",
     "bake": "exporter.bake",
+    "to_srgb": "answers.images",
 }
 """The modules of the names that are not in `errors`."""
 

@@ -15,6 +15,7 @@ from savedmodel_bakery.client.commands.inspection import print_metadata
 from savedmodel_bakery.client.commands.options import (
     PhotoPath,
     connection_options,
+    icc_option,
     image_option,
     open_amqp_client,
     open_client,
@@ -73,6 +74,7 @@ ask_options = option_group(
         show_default="1; with --json all",
         help="Print this number of classes per photo.",
     ),
+    icc_option,
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object per photo."),
     click.option(
         "--out",
@@ -117,6 +119,7 @@ def run_ask(
     photos: tuple[str, ...],
     images: tuple[str, ...],
     top_k: int | None,
+    icc: bool,
     as_json: bool,
     out: Path | None,
     draw: Path | None,
@@ -132,7 +135,7 @@ def run_ask(
         for option, value in (("--out", out), ("--draw", draw), ("--colours", colours), ("--json", as_json)):
             if value:
                 raise click.UsageError(f"{option} does not apply to --result-queue: the results are not printed")
-        _submit(context, paths, top_k, result_queue)
+        _submit(context, paths, top_k, result_queue, icc=icc)
         return 0
     with connect(context) as client:
         if show_metadata:
@@ -143,7 +146,7 @@ def run_ask(
 
         task, signature = _find_task(client, context.obj["signature"], top_k)
         output = Output(task, photos=len(paths), top_k=top_k, as_json=as_json, out=out, draw=draw, colours=colours)
-        are_ok = [_ask(client, context.obj, path, task, signature, output) for path in paths]
+        are_ok = [_ask(client, context.obj, path, task, signature, output, icc=icc) for path in paths]
     return 0 if all(are_ok) else FAILED
 
 
@@ -163,14 +166,21 @@ def _find_task(client: BaseClient, signature: str, top_k: int | None) -> tuple[T
 
 
 def _ask(
-    client: BaseClient, options: dict[str, Any], path: str, task: Task[Any], signature: str, output: Output
+    client: BaseClient,
+    options: dict[str, Any],
+    path: str,
+    task: Task[Any],
+    signature: str,
+    output: Output,
+    *,
+    icc: bool,
 ) -> bool:
     """Send a photo and print the result; return whether there is one."""
-    from savedmodel_bakery.answers.images import convert_photo, encode_images
+    from savedmodel_bakery.answers.images import encode_images
     from savedmodel_bakery.answers.rows import make_row
     from savedmodel_bakery.answers.tasks.labels import CLASSIFY, keep_top
 
-    photo, name, version = convert_photo(read_file(path, "photo")), click.format_filename(path), options["version"]
+    photo, name, version = _read(path, icc=icc), click.format_filename(path), options["version"]
     try:
         prediction = client.predict(encode_images([photo]), signature=signature)
         version = prediction.version
@@ -188,15 +198,23 @@ def _ask(
     return bool(result.ok)
 
 
-def _submit(context: click.Context, paths: tuple[str, ...], top_k: int | None, result_queue: str) -> None:
+def _read(path: str, *, icc: bool) -> bytes:
+    """Return a photo as it is sent."""
+    from savedmodel_bakery.answers.images import convert_photo, to_srgb
+
+    content = read_file(path, "photo")
+    return to_srgb(content) if icc else convert_photo(content)
+
+
+def _submit(context: click.Context, paths: tuple[str, ...], top_k: int | None, result_queue: str, *, icc: bool) -> None:
     """Publish one request per photo and print their ids."""
-    from savedmodel_bakery.answers.images import convert_photo, encode_images
+    from savedmodel_bakery.answers.images import encode_images
     from savedmodel_bakery.answers.signatures import DEFAULT_SIGNATURE, TOP_K_SIGNATURE
 
     signature = context.obj["signature"]
     signature = TOP_K_SIGNATURE if top_k is not None and signature == DEFAULT_SIGNATURE else signature
     with open_amqp_client(context) as client:
         for path in paths:
-            inputs = encode_images([convert_photo(read_file(path, "photo"))])
+            inputs = encode_images([_read(path, icc=icc)])
             correlation_id = client.submit(inputs, signature=signature, result_queue=result_queue)
             click.echo(f"{click.format_filename(path)}\t{correlation_id}" if len(paths) > 1 else correlation_id)

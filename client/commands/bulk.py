@@ -6,13 +6,16 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import click
 
-from savedmodel_bakery.client.commands.options import connection_options, open_client
+from savedmodel_bakery.answers.photo import Photo
+from savedmodel_bakery.client.commands.options import connection_options, icc_option, open_client
 from savedmodel_bakery.exits import PHOTOS_FAILED, as_usage_error, print_error, resumable
 from savedmodel_bakery.groups import Command, FloatRange, Option, option_group
 
@@ -61,8 +64,9 @@ server_options = option_group(
         help="How long to retry a request if the server is away, overloaded or too slow.",
     ),
     click.option("--retry-failed", is_flag=True, help="Send the photos again that failed in an earlier run."),
+    icc_option,
 )
-"""Gives a command the options of the engine `server`: `jobs`, `retry_s` and `retry_failed`."""
+"""Gives a command the options of the engine `server`: `jobs`, `retry_s`, `retry_failed` and `icc`."""
 
 
 @click.command(cls=Command, epilog=EXAMPLES)
@@ -87,6 +91,12 @@ def bulk(context: click.Context, /, **options: Any) -> None:
     context.exit(run_on_server(context, **options))
 
 
+def _read_in_srgb(photo: Photo) -> bytes:
+    from savedmodel_bakery.answers.images import to_srgb
+
+    return to_srgb(photo.read())
+
+
 def run_on_server(
     context: click.Context,
     paths: tuple[str, ...],
@@ -97,6 +107,7 @@ def run_on_server(
     all_files: bool,
     retry_s: float,
     retry_failed: bool,
+    icc: bool,
 ) -> int:
     """Send photos to the server of the connection options, write the rows, and return the exit code."""
     from savedmodel_bakery.answers.images import encode_images
@@ -118,6 +129,8 @@ def run_on_server(
             raise click.UsageError(f"{out} cannot be written: {exc.strerror}") from exc
         files = files.without(results.files)
         photos = (photo for file in files for photo in open_file(file, results.is_new, all_files=all_files))
+        if icc:
+            photos = (replace(photo, read=partial(_read_in_srgb, photo)) for photo in photos)
         if (first := next(photos, None)) is None:
             hint = "" if all_files else "; --all-files takes files without an image suffix too"
             reason = f"all {results.rows} photos have a row" if results.rows else f"no photo in {' '.join(paths)}{hint}"

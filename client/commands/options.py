@@ -50,6 +50,14 @@ def image_option(help_text: str) -> Callable[[_Command], _Command]:
     return click.option("-i", "--image-file", "images", multiple=True, metavar="PATH", type=PhotoPath(), help=help_text)
 
 
+icc_option = click.option(
+    "--icc",
+    is_flag=True,
+    help="Convert the colours of photos that have another ICC profile than sRGB, which TensorFlow does not read. Needs "
+    "the extra draw.",
+)
+
+
 def is_set(
     context: click.Context,
     name: str,

@@ -101,8 +101,8 @@ class Calls(grpc.GenericRpcHandler):
             _abort(grpc_call, call.fail(error))
         finally:
             call.leave()
-            status = status or grpc_call.code() or grpc.StatusCode.CANCELLED
-            call.end(status.name)
+            if entry:
+                call.end((status or grpc_call.code() or grpc.StatusCode.CANCELLED).name)
 
     def _observe(self, path: str, grpc_call: Any) -> Entry | None:
         """Return the entry of a call; None if calls are not observed."""

@@ -50,8 +50,8 @@ def take_tensors(
         context.check_rows(len(values))
         context.charge(Cost.TENSOR * _repeated_bytes(values))
     # Handles, of which any number takes no memory, are rejected by the run.
-    with_rows = (tensor.array for tensor in feeds.values() if tensor.dtype.number not in dtypes.HANDLES)
-    rows = max((len(array) for array in with_rows if array.ndim), default=1)
+    with_rows = [tensor.array for tensor in feeds.values() if tensor.dtype.number not in dtypes.HANDLES]
+    rows = max([len(array) for array in with_rows if array.ndim], default=1)
     context.take_rows(rows)
     declared = _take_run(context, servable, fetches, rows)
     for values in strings:
@@ -96,8 +96,10 @@ def _take_run(context: RequestContext, servable: Servable, fetches: Iterable[str
 
     Of other models, an output may have other rows than the request, such as one per second of sound.
     """
-    outputs = [servable.output_sizes[name] for name in fetches]
-    declared = sum(output.fixed + output.per_row * (rows if servable.rows_per_run else 0) for output in outputs)
+    declared = 0
+    for name in fetches:
+        output = servable.output_sizes[name]
+        declared += output.fixed + output.per_row * (rows if servable.rows_per_run else 0)
     network = servable.row_bytes * min(rows, servable.rows_per_run)
     context.charge(max(Cost.NETWORK * network, Cost.OUTPUT * declared))  # the network has ended before all is there
     return declared

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -148,21 +148,18 @@ class Registry:
             assert servable is not None
             return servable
 
-    @contextmanager
-    def acquire(self, choice: ModelChoice) -> Iterator[Servable]:
-        """Yield the servable for a request; it stays loaded until the end of the `with` block."""
+    def acquire(self, choice: ModelChoice) -> AbstractContextManager[Servable]:
+        """Return the servable for a request; it stays loaded until the end of the `with` block."""
         with self._lock:
             version = self._find(choice)
             version.requests += 1
-            servable = version.servable
-        assert servable is not None
-        try:
-            yield servable
-        finally:
-            with self._lock:
-                version.requests -= 1
-                if version.state is not State.AVAILABLE:
-                    self.changed.notify_all()
+        return _Use(self, version)
+
+    def _release(self, version: Version) -> None:
+        with self._lock:
+            version.requests -= 1
+            if version.state is not State.AVAILABLE:
+                self.changed.notify_all()
 
     def statuses(self, choice: ModelChoice) -> list[VersionStatus]:
         """Return the status of the chosen version, or of all known versions, highest first; ignores labels."""
@@ -192,3 +189,18 @@ class Registry:
         if number not in available:
             raise StatusError(Code.NOT_FOUND, f"Servable not found for request: Specific({choice.name}, {number})")
         return available[number]
+
+
+class _Use:
+    """A version that a request uses."""
+
+    def __init__(self, registry: Registry, version: Version) -> None:
+        self._registry = registry
+        self._version = version
+
+    def __enter__(self) -> Servable:
+        assert self._version.servable is not None
+        return self._version.servable
+
+    def __exit__(self, *_: object) -> None:
+        self._registry._release(self._version)

@@ -19,7 +19,7 @@ def test_the_public_names_are_exactly_these() -> None:
         "LabelError", "LocalTransport", "ParityError", "Picture", "Prediction", "PublishError", "Recipe",
         "RecipeError", "Regression", "RequestRefusedError", "ScoredLabel",
         "Segmentation", "SourceError", "Tag", "Tags", "Tensors", "Tls", "TlsHandshakeError", "VerificationError",
-        "VersionStatus", "__version__", "bake",
+        "VersionStatus", "__version__", "bake", "to_srgb",
     ]  # fmt: skip
     assert expected == sorted(savedmodel_bakery.__all__)
     assert set(expected) <= set(dir(savedmodel_bakery))

@@ -263,8 +263,8 @@ def test_submitted_requests_survive_a_restart_of_the_broker(
 def test_requests_and_replies_expire(broker: RabbitMQ, start: StartWorker, connect: Connect) -> None:
     """A request when its caller stops waiting; a reply after --expiration-seconds."""
     start().stop()
-    with pytest.raises(DeadlineExceededError, match="within 1 s"):
-        connect(timeout_s=1.0).status()
+    with pytest.raises(DeadlineExceededError, match="within 5 s"):
+        connect(timeout_s=5.0).status()  # connecting to a busy broker takes a part of it
     wait_for_status(broker.url(), ready=0, dead=1)
     assert {"expired": 1} == status(broker.url(), "--reasons")["reasons"]
     for expiration_s, count in (("60", 1), ("1", 0)):
