@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -76,11 +76,10 @@ class Calls(grpc.GenericRpcHandler):
             lane.admission.enter(is_forced=True)
         return handler
 
-    @contextmanager
     def _call(
         self, path: str, lane: Lane, grpc_call: Any, *, api: str | None = None, has_place: bool = True
-    ) -> Iterator[Call]:
-        """Begin a call, and end it with the `with` block; an error that ends the block becomes its status."""
+    ) -> _Ending:
+        """Begin a call, and end it with the `with` block."""
         entry = self._observe(path, grpc_call)
         call = Call(
             self._entrypoint,
@@ -91,18 +90,7 @@ class Calls(grpc.GenericRpcHandler):
             timeout_s=_timeout_s(grpc_call),
             has_place=has_place,
         )
-        status = None
-        try:
-            yield call
-            status = grpc.StatusCode.OK
-        except grpc.RpcError:  # the caller has gone before its message has arrived
-            raise
-        except Exception as error:
-            _abort(grpc_call, call.fail(error))
-        finally:
-            call.leave()
-            if entry:
-                call.end((status or grpc_call.code() or grpc.StatusCode.CANCELLED).name)
+        return _Ending(call, grpc_call, is_observed=entry is not None)
 
     def _observe(self, path: str, grpc_call: Any) -> Entry | None:
         """Return the entry of a call; None if calls are not observed."""
@@ -189,6 +177,29 @@ class Calls(grpc.GenericRpcHandler):
         credentials = dict(grpc_call.invocation_metadata()).get("authorization") if needs_token else None
         is_local = role is Role.ADMIN and is_local_peer(grpc_call.peer())  # matters to admins only
         return self._access.authorize(credentials, is_local=is_local, role=role)
+
+
+class _Ending:
+    """Ends a call with a `with` block; an error that ends the block becomes its status."""
+
+    def __init__(self, call: Call, grpc_call: Any, *, is_observed: bool) -> None:
+        self._call = call
+        self._grpc_call = grpc_call
+        self._is_observed = is_observed
+
+    def __enter__(self) -> Call:
+        return self._call
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        try:
+            # An RpcError says that the caller has gone before its message has arrived.
+            if isinstance(error, Exception) and not isinstance(error, grpc.RpcError):
+                _abort(self._grpc_call, self._call.fail(error))
+        finally:
+            self._call.leave()
+            if self._is_observed:
+                code = self._grpc_call.code() or grpc.StatusCode.CANCELLED
+                self._call.end("OK" if error is None else code.name)
 
 
 def _unary(behaviour: Any, threads: CallThreads) -> Any:

@@ -45,13 +45,17 @@ def take_tensors(
 
     Images come last, because they take most: a request that waits for memory for them holds little.
     """
-    strings = [tensor.array.ravel().tolist() for tensor in feeds.values() if tensor.dtype is dtypes.STRING]
-    for values in strings:
-        context.check_rows(len(values))
-        context.charge(Cost.TENSOR * _repeated_bytes(values))
-    # Handles, of which any number takes no memory, are rejected by the run.
-    with_rows = [tensor.array for tensor in feeds.values() if tensor.dtype.number not in dtypes.HANDLES]
-    rows = max([len(array) for array in with_rows if array.ndim], default=1)
+    strings, lengths = [], []
+    for tensor in feeds.values():
+        if tensor.dtype is dtypes.STRING:
+            values = tensor.array.ravel().tolist()
+            context.check_rows(len(values))
+            context.charge(Cost.TENSOR * _repeated_bytes(values))
+            strings.append(values)
+        # Handles, of which any number takes no memory, are rejected by the run.
+        if tensor.dtype.number not in dtypes.HANDLES and tensor.array.ndim:
+            lengths.append(len(tensor.array))
+    rows = max(lengths, default=1)
     context.take_rows(rows)
     declared = _take_run(context, servable, fetches, rows)
     for values in strings:

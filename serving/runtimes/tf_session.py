@@ -108,15 +108,16 @@ class SavedModel:
         """
         fed = tuple(feeds)
         prepared = self._prepared(fed, tuple(fetches))
-        arrays, has_right_types = [], True
+        arrays, has_right_types, are_representable = [], True, True
         for tensor, port in zip(feeds.values(), prepared.feeds, strict=True):
             if tensor.dtype.number in dtypes.HANDLES:
                 raise self._cannot_feed(feeds)
             arrays.append(_to_runtime(tensor))
             has_right_types &= tensor.dtype is port.dtype
+            are_representable &= tensor.shape is None
         context.check()
         try:
-            if any(tensor.shape is not None for tensor in feeds.values()):
+            if not are_representable:
                 tensors = self._unrepresentable.run(feeds, prepared.names, self._options(feeds, context))
                 return [tensors[place] for place, _ in prepared.results]
             if self._is_small and has_right_types:  # which this function does not check

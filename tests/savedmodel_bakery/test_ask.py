@@ -6,8 +6,11 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import colour_profiles
+import numpy as np
 import pytest
-import task_models
+from PIL import Image
+from task_models import detector
 
 from savedmodel_bakery.command import main
 
@@ -31,7 +34,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 
 def test_a_model_runs_without_a_server(run: Run, tmp_path: Path) -> None:
-    task_models.detector(tmp_path / "detector", 3)
+    detector(tmp_path / "detector", 3)
     code, out, err = run("--local", "detector", "good.jpg", "bad.jpg")
     lines = ["1.0\t2.0\t30.0\t14.0\tcat\t0.750", "0.0\t0.5\t10.0\t19.0\tdog\t0.500"]
     assert (1, [f"good.jpg\t{line}" for line in lines], "bad.jpg: no image\n") == (code, out.splitlines(), err)
@@ -40,6 +43,14 @@ def test_a_model_runs_without_a_server(run: Run, tmp_path: Path) -> None:
     assert (0, "detector", 3) == (code, row["model"], row["version"])
     code, _, err = run("--local", "detector", "--version", "4", "good.jpg")
     assert (1, "error: NOT_FOUND: Servable not found for request: Specific(detector, 4)\n") == (code, err)
+
+
+def test_colours_of_a_profile_are_converted_if_wanted(run: Run, task_models: Path) -> None:
+    levels = np.uint8([200, 50, 50])
+    Image.fromarray(np.tile(levels, (8, 8, 1))).save("p3.png", icc_profile=colour_profiles.profile("Display P3"))
+    for options, red in (((), 200), (("--icc",), colour_profiles.to_srgb(levels)[0])):
+        code, out, _ = run("--local", str(task_models.with_name("regress")), *options, "p3.png")
+        assert (0, pytest.approx(red, abs=1.5)) == (code, float(out.splitlines()[1].removeprefix("red\t")))
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,8 @@ LINES = {
     "detector": ["1.0\t2.0\t3.0\t4.0\tcat\t0.750", "0.0\t0.5\t1.0\t1.5\tdog\t0.500"],
     "segmenter": ["road\t0.750", "tree\t0.250"],
     "embedder": ["[0.5, -1.0]"],
+    "pointer": ["1.0\t2.0\tnose\t0.750", "3.0\t4.5\ttail\t0.500"],
+    "family": ["age\tvalue\t30", "sky\tblue\t0.750"],
     "meter": ["height\t-1", "width\t1.5"],
 }
 CELLS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -43,6 +45,19 @@ CELLS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"shares": {}, "map_png": None, "probability_png": None},
     ),
     "embedder": ({"embedding": [0.5, -1.0]}, {"embedding": []}),
+    "pointer": (
+        {
+            "points": [
+                {"name": "nose", "y": 1, "x": 2, "score": 0.75},
+                {"name": "tail", "y": 3, "x": 4.5, "score": 0.5},
+            ]
+        },
+        {"points": []},
+    ),
+    "family": (
+        {"heads": {"age": {"values": {"value": 30}}, "sky": {"tags": [{"label": "blue", "score": 0.75}]}}},
+        {"heads": {}},
+    ),
     "meter": ({"values": {"width": 1.5, "height": -1}}, {"values": {}}),
 }
 

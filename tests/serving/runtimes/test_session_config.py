@@ -91,7 +91,7 @@ def test_operations_have_one_thread_per_two_cpus_by_default(half_plus_two: Path,
     automatic = max(1, (os.cpu_count() or 1) // 2)
     more = f"--tensorflow_intra_op_parallelism={automatic + 2}"
     fewest, fewest_more = threads(), threads(more)
-    for _ in range(4):  # now and then a thread more has begun, to serve the first request
+    for _ in range(9):  # now and then a thread more has begun, to serve the first request
         if fewest_more - fewest == 2:
             break
         fewest, fewest_more = min(fewest, threads()), min(fewest_more, threads(more))
