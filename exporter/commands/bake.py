@@ -145,7 +145,7 @@ def _describe_bake(result: BakeResult, reference: Path | None) -> str:
         return "\n".join([f"{verified}pixels are within tolerance", *result.parity.int8.describe()])
     assert result.agreement
     onnx = result.onnx_agreement
-    of_onnx = "" if onnx is None else f"{onnx.max_difference:.1g} of {reference}'s, "
+    of_onnx = "" if onnx is None else f"{onnx.max_difference:.1g} of {reference or result.recipe.source.model}'s, "
     return (
         f"{verified}answers within {result.agreement.max_difference:.1g} of the network's, "
         f"{of_onnx}{result.parity.worst.difference:.1g} of the reference pipeline's"
