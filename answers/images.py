@@ -125,7 +125,7 @@ def to_srgb(photo: bytes) -> bytes:
             if image.has_transparency_data:
                 converted.putalpha(image.convert("RGBA").getchannel("A"))
             return _encode_pillow(converted)
-    except (OSError, SyntaxError, ImageCms.PyCMSError, Image.DecompressionBombError):
+    except Exception:  # decoders raise all types of errors
         return content
 
 

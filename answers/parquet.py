@@ -37,7 +37,6 @@ _FIELDS = {
         pa.field("points", pa.list_(pa.struct(_POINT)), nullable=False),
         pa.field("shares", _NUMBERS, nullable=False),
         pa.field("map_png", pa.binary()),
-        pa.field("probability_png", pa.binary()),
         pa.field("values", _NUMBERS, nullable=False),
         pa.field("npz", pa.binary()),
         pa.field("png", pa.binary()),

@@ -56,6 +56,9 @@ class Task(Generic[ResultT]):
         self.title = self.title or self.name
         self.method = self.method or self.name
 
+    def __str__(self) -> str:
+        return f"task {self.name}"
+
     def read_row(self, row: Row) -> ResultT:
         """Return the result of an image."""
         raise NotImplementedError

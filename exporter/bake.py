@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from savedmodel_bakery.errors import PublishError, RecipeError
+from savedmodel_bakery.errors import PublishError, RecipeError, SourceError
 from savedmodel_bakery.exporter import publish, resources, sources
 from savedmodel_bakery.exporter.calibration import NO_CALIBRATION, read_calibration
 from savedmodel_bakery.exporter.evidence import SEARCH_S, Judgement, Sources, judge_all
@@ -25,6 +25,7 @@ from savedmodel_bakery.exporter.validation.int8_agreement import check_min_agree
 from savedmodel_bakery.exporter.validation.report import ParityReport, check_writable, write_html_page
 from savedmodel_bakery.exporter.validation.session import SessionProcess
 from savedmodel_bakery.exporter.validation.validate import Int8Evaluation, Validation, validate_and_record
+from savedmodel_bakery.extras import MissingPackageError
 
 
 @dataclass(frozen=True)
@@ -92,9 +93,9 @@ def bake(
         search_seconds: how long the search for the recipe may take, for each of the three.
         atol: allowed difference of an answer from the reference pipeline's; None is the task's default: 0.01 for
             probabilities, 0.001 for the cosine distance of embeddings, 0.0001 for numbers of tasks regress and tensors,
-            0.005 of white for pictures.
+            0.005 of white for pictures, 0.005 of the photo's longer side for points; that of each head's task.
         rtol: allowed in addition, as a part of the reference's answer; None is the task's default: 0.01 for numbers of
-            tasks regress and tensors, 0 for others.
+            tasks regress and tensors and for scores of points, 0 for others.
         share: part of the pixels that must have the class of the reference's, for task segment, or part of the boxes
             that must agree with one of the reference's, for task detect; None is 0.99.
         iou: for task detect, the intersection over union from which on two boxes agree; None is 0.9.
@@ -133,8 +134,6 @@ def bake(
     sources.find_source(model)  # an unknown model is reported as such, before other problems
     if name is None:
         _check_same_model(base_path, model)
-    if reference is None and Path(model).suffix.lower() == SUFFIX and values.get("precision") != "int8":
-        reference = model
     onnx = None if reference is None else OnnxModel(Path(reference))
     like = sources.read_preprocessing(values["like"]) if "like" in values else {}
     if sources.names_files(values.get("like", "")):  # the version's recipe states what it says
@@ -164,6 +163,11 @@ def bake(
             "check the conversion with --precision float32 first"
         )
     onnx_call = None if onnx is None else onnx.network(complete)
+    if reference is None and Path(model).suffix.lower() == SUFFIX and not complete.optimisation.is_int8:
+        try:
+            onnx_call = OnnxModel(Path(model)).network(complete)
+        except (MissingPackageError, SourceError) as error:
+            progress(f"not compared with {model}: {error}")
     class_names = read_class_names(complete)
     calibration = NO_CALIBRATION
     if complete.optimisation.calibration is not None:

@@ -54,17 +54,25 @@ class HeadsTask(Task[Heads]):
         """Return whether they have the same heads."""
         return isinstance(other, HeadsTask) and self._heads == other._heads
 
+    def __str__(self) -> str:
+        """Return the tasks by head."""
+        return f"task heads ({', '.join(f'{name}: {task.name}' for name, (task, _) in self._heads.items())})"
+
     def __hash__(self) -> int:
         """Return the hash of the names."""
         return hash(tuple(self._heads))
 
     def axes(self, arrays: Mapping[str, np.ndarray]) -> Mapping[str, Sequence[str]]:
-        """See `Task.axes`; sizes are those of one head each."""
-        return {
-            f"{name}_{alias}": [axis if axis == "n" or axis.isdigit() else f"{name} {axis}" for axis in axes]
-            for name, (task, aliases) in self._heads.items()
-            for alias, axes in task.axes(_outputs_of(name, aliases, arrays)).items()
-        }
+        """See `Task.axes`; sizes are those of one head each. Outputs that are missing have axes too."""
+        named = {}
+        for name, (task, aliases) in self._heads.items():
+            axes_of = task.axes(_outputs_of(name, aliases, arrays))
+            for alias in aliases:
+                axes = axes_of.get(alias, "n")
+                named[f"{name}_{alias}"] = [
+                    axis if axis == "n" or axis.isdigit() else f"{name} {axis}" for axis in axes
+                ]
+        return named
 
     def fits(self, outputs: Mapping[str, TensorSpec]) -> bool:
         """Return whether these are the outputs of the heads."""

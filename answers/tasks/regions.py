@@ -130,12 +130,7 @@ class _Segment(Task[Segmentation]):
         return Segmentation(True, None, row["map_png_bytes"], labels, shares, probability_png)
 
     def cells(self, result: Segmentation) -> dict[str, Any]:
-        return {
-            "error": result.error,
-            "shares": dict(result.shares),
-            "map_png": result.map_png or None,
-            "probability_png": result.probability_png or None,
-        }
+        return {"error": result.error, "shares": dict(result.shares), "map_png": result.map_png or None}
 
     def document(self, result: Segmentation) -> dict[str, Any]:
         """Return the columns and the labels by class id; the maps are base64."""

@@ -76,8 +76,8 @@ class Agreement:
 def compare_on_photos(rollout: Rollout, photos: FileList, limits: Limits, *, stable: int, canary: int) -> None:
     """Send photos to both versions, on the first server, and report how they agree; RolloutError if they do not."""
     (task, rows), (canary_task, canary_rows) = (_answer(rollout, photos, version) for version in (stable, canary))
-    if task is not canary_task:
-        raise RolloutError(f"version {canary} has task {canary_task.name}, and version {stable} task {task.name}")
+    if task != canary_task:
+        raise RolloutError(f"version {canary} has {canary_task}, and version {stable} {task}")
     if changed := rows.keys() ^ canary_rows.keys():
         raise RolloutError(
             f"photos were added or removed while versions {stable} and {canary} answered them, such as {min(changed)}: "

@@ -173,6 +173,8 @@ def versions(path: Path, as_json: bool) -> None:
 @click.option("--model", metavar="MODEL", help=_MOVED.format("model"))
 @click.option("--labels", metavar="SET|FILE", help=_MOVED.format("labels"))
 @click.option("--weights", metavar="FILE", help=_MOVED.format("weights"))
+@click.option("--heads", metavar="FILE", help=_MOVED.format("heads"))
+@click.option("--onnx2tf", metavar="PYTHON", help=_MOVED.format("onnx2tf"))
 @options.json
 @options.verbose
 def parity(
@@ -187,6 +189,8 @@ def parity(
     model: str | None,
     labels: str | None,
     weights: str | None,
+    heads: str | None,
+    onnx2tf: str | None,
     as_json: bool,
     verbose: bool,
     **tolerance: float | None,
@@ -201,7 +205,7 @@ def parity(
         raise PublishError(
             f"no {publish.RECIPE_FILE} in {saved_model}: pass the folder of a version that `bakery bake` made"
         )
-    moved = convert_values({"model": model, "labels": labels, "weights": weights})
+    moved = convert_values({"model": model, "labels": labels, "weights": weights, "heads": heads, "onnx2tf": onnx2tf})
     recipe = Recipe.from_values({**read_recipe_file(recipe_file).values, **moved})
     with tensorflow("parity", verbose=verbose):
         from savedmodel_bakery.exporter.evidence import Sources, judge_all

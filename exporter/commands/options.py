@@ -76,10 +76,14 @@ _TOLERANCE = {
     "iou": (FloatRange(0, 1), "0.9", "Intersection over union from which on two boxes of task detect agree."),
     "atol": (
         FloatRange(0),
-        "0.01; task embed 0.001; regress and tensors 0.0001; image 0.005 of white",
+        "0.01; task embed 0.001; regress and tensors 0.0001; image and keypoints 0.005; heads by task",
         "Allowed difference of an answer from the reference pipeline's …",
     ),
-    "rtol": (FloatRange(0), "0; tasks regress and tensors 0.01", "… plus this part of the reference's answer."),
+    "rtol": (
+        FloatRange(0),
+        "0; tasks regress, tensors and keypoints 0.01; heads by task",
+        "… plus this part of the reference's answer.",
+    ),
 }
 TOLERANCE_PARTS = tuple(_TOLERANCE)
 tolerance = option_group(

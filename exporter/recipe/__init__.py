@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
@@ -95,6 +94,7 @@ class Recipe:
         boxes: how a detector states its boxes, and which of them the servable answers.
         keypoints: how a network states points, and what they are called.
         heads: the tasks of a network with several outputs.
+        by_head: the recipes of the heads by name, each this one with the task of a head; empty without heads.
 
     Raises:
         RecipeError: a value is not for the task.
@@ -108,6 +108,7 @@ class Recipe:
     boxes: Boxes = field(default_factory=Boxes)
     keypoints: Keypoints = field(default_factory=Keypoints)
     heads: Heads = field(default_factory=Heads)
+    by_head: Mapping[str, Recipe] = field(init=False, repr=False, compare=False)
 
     FIELDS: ClassVar[dict[str, Field]] = {
         name: declared for group in GROUPS.values() for name, declared in fields_of(group).items()
@@ -115,11 +116,9 @@ class Recipe:
 
     def __post_init__(self) -> None:
         self.check_task(self.answers.task)
-        assert self.by_head is not None  # which checks the heads
+        object.__setattr__(self, "by_head", self._recipes_of_heads())
 
-    @cached_property
-    def by_head(self) -> dict[str, Recipe]:
-        """The recipes of the heads by name: this one with the task of a head. Empty without heads."""
+    def _recipes_of_heads(self) -> dict[str, Recipe]:
         recipes = {}
         for head in self.heads.heads or ():
             missing, _ = _missing_values(head.values)
@@ -232,6 +231,8 @@ def complete_recipe(
         values = {"task": "detect", **values}
     if values.get("heads"):
         values = {"task": "heads", **values}
+    if "point_names" in values:
+        known = {name: value for name, value in known.items() if name != "skeleton"}
     if task := values.get("task"):
         known = {
             name: value
@@ -274,6 +275,8 @@ def read_recipe_file(path: Path) -> RecipeFile:
     except (OSError, ValueError) as error:
         raise RecipeError(f"cannot read the recipe file {path}: {error}") from error
     try:
+        if not isinstance(heads := content.get("heads", []), list):
+            raise RecipeError(f"invalid heads {heads!r}: must be tables [[heads]] in a recipe file")
         name = _MODEL_NAME.convert(content.pop("name", None))
         values = convert_values(content)
     except RecipeError as error:

@@ -21,7 +21,8 @@ _FIELDS: dict[str, Field] = {
     "source_outputs": fields_of(Source)["source_outputs"],
 }
 _NAME = re.compile(r"[^\W\d]\w*")
-_RESERVED = {"serving_default", "top_k", "classify", "regress", "pixels", "preprocess", "preview", "ok", "error"}
+_SIGNATURES = {"serving_default", "top_k", "classify", "regress", "pixels", "preprocess", "preview"}
+_RESERVED = _SIGNATURES | {"ok", "error", "heads"}  # attributes of a result
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def _read(path: Path) -> object:
         content = parse_toml(read_small(path).decode())
     except (OSError, ValueError) as error:
         raise RecipeError(f"cannot read the heads in {path}: {error}") from error
-    if content.keys() != {"heads"}:
+    if content.keys() != {"heads"} or not isinstance(content["heads"], list):
         raise RecipeError(f"{path} must have tables [[heads]] and nothing else")
     return content["heads"]
 
@@ -94,7 +95,7 @@ def _read(path: Path) -> object:
 def _parse(table: object) -> Head:
     if not isinstance(table, Mapping):
         raise ValueError
-    values = dict(table)
+    values = {key: value for key, value in table.items() if value is not None}
     name = values.pop("name", None)
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _RESERVED:
         raise RecipeError(

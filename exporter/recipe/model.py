@@ -157,7 +157,7 @@ class Source(FieldGroup):
         when_unset="false",
     )
     onnx2tf: str | None = recipe_field(
-        Text(),
+        PathOrName(r"[^/\\]+"),  # a program without a folder is searched as a shell does
         "Python interpreter of an environment with onnx2tf, which converts an .onnx file. The version's answers are "
         "compared with those of the file; see --reference.",
         metavar="PYTHON",

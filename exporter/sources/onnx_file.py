@@ -46,10 +46,20 @@ def read(model: str, *, onnx2tf: str | None = None, source_output: str | None = 
         if python is None:
             raise SourceError(f"cannot run {onnx2tf}: there is no such program")
         convert = [str(Path(python).absolute()), "-c", _CONVERT, "-i", str(Path(model).resolve()), "-o", folder]
-        environment = {name: value for name, value in os.environ.items() if name not in _OF_THIS_PYTHON}
-        done = subprocess.run(
-            convert, cwd=folder, env=environment, capture_output=True, text=True, errors="replace", check=False
-        )
+        left_out = _OF_THIS_PYTHON if onnx2tf else ()
+        try:
+            done = subprocess.run(
+                convert,
+                cwd=folder,
+                env={name: value for name, value in os.environ.items() if name not in left_out},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+            )
+        except OSError as error:
+            raise SourceError(f"cannot run {onnx2tf}: {error.strerror}") from error
         if done.returncode or not Path(folder, "saved_model.pb").is_file():
             *_, reason = (done.stdout + done.stderr).strip().splitlines() or [f"it ends with code {done.returncode}"]
             raise SourceError(f"onnx2tf cannot convert {model}: {reason}")

@@ -29,8 +29,7 @@ class Heads(Task):
 
     name: ClassVar[str] = "heads"
     measure: ClassVar[str] = "largest difference of a head, in the measure of its task"
-    tolerance: ClassVar[Tolerance] = Tolerance()  # what is not stated is as each head's task has it
-    max_side: ClassVar[int | None] = 2**16 - 1  # as of a picture or a map, which a head may be
+    max_side: ClassVar[int | None] = 2**16 - 1  # the limit of pictures and maps, which heads may be
     tasks: Mapping[str, Task]  # by the names of the heads
 
     def __post_init__(self) -> None:
@@ -39,6 +38,17 @@ class Heads(Task):
         for alias, count in aliases.items():
             if count > 1:
                 raise RecipeError(f"two heads would have the output {alias!r}: rename one of them")
+
+    @property
+    def tolerance(self) -> Tolerance:  # type: ignore[override]
+        """The loosest parts of the tolerances of the heads."""
+        tolerances = [task.tolerance for task in self.tasks.values()]
+        return Tolerance(
+            atol=max(each.atol for each in tolerances),
+            rtol=max(each.rtol for each in tolerances),
+            share=min(each.share for each in tolerances),
+            iou=min(each.iou for each in tolerances),
+        )
 
     def signatures(self) -> Mapping[str, Signature]:
         """See `Task.signatures`."""
@@ -52,9 +62,12 @@ class Heads(Task):
         return {"serving_default": answer, "pixels": replace(answer, takes="pixels"), **heads}
 
     def compare(self, answers: Answers, result: NetworkResult, tolerance: Tolerance) -> Comparison:
-        """See `Task.compare`. Both the common signature and that of each head are compared."""
-        unstated = vars(Tolerance())
-        stated = {part: value for part, value in vars(tolerance).items() if value != unstated[part]}
+        """See `Task.compare`. Both the common signature and that of each head are compared.
+
+        A part of the tolerance that is the default is that of the head's own task.
+        """
+        default = vars(self.tolerance)
+        stated = {part: value for part, value in vars(tolerance).items() if value != default[part]}
         shown, compared = {}, []
         for name, task in self.tasks.items():
             own = NetworkResult(of_head(result.outputs, name), result.size)
@@ -82,7 +95,7 @@ def of_head(by_role: Mapping[str, _Value], name: str) -> dict[str, _Value]:
 
 
 def _main(task: Task) -> tuple[str, Signature]:
-    """Return the signature of a task that says most, with its name."""
+    """Return the signature of a task with the most outputs of an image, and its name."""
     return next((name, each) for name, each in task.signatures().items() if each.takes == "images")
 
 

@@ -75,7 +75,7 @@ class Tolerance:
         """Return the text without the parts that don't apply to the task with this default."""
         kept = ["atol", "rtol"] if task.atol or task.rtol else []
         kept += [name for name in ("share", "iou") if getattr(task, name) < 1]
-        return str(Tolerance(**{name: getattr(self, name) for name in kept})) or "that of the task of each head"
+        return str(Tolerance(**{name: getattr(self, name) for name in kept}))
 
     def allows(self, differences: np.ndarray, expected: np.ndarray) -> bool:
         """Return whether all absolute differences from the expected values are allowed."""

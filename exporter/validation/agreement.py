@@ -18,6 +18,7 @@ from savedmodel_bakery.errors import SourceError, VerificationError
 from savedmodel_bakery.exporter.image.pixels import normalise
 from savedmodel_bakery.exporter.network_outputs import assign_roles, role_of
 from savedmodel_bakery.exporter.recipe import Recipe
+from savedmodel_bakery.exporter.recipe.model import parse_names
 from savedmodel_bakery.exporter.sources.network import listed
 from savedmodel_bakery.exporter.tasks.task import NetworkResult, Task, Tolerance
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch
@@ -73,10 +74,11 @@ class OnnxModel:
         Its outputs are those that the network returns for `recipe`: with 4 axes, they are NHWC.
         """
         layout = self._layout(recipe)
-        try:
-            assign_roles(self._select(self._output_names, recipe), recipe)
-        except SourceError as error:
-            raise SourceError(f"{self.name}: {error}") from error
+        if recipe.answers.task != "regress":  # several of its outputs are joined, which names can't be
+            try:
+                assign_roles(self._select(self._output_names, recipe), recipe)
+            except SourceError as error:
+                raise SourceError(f"{self.name}: {error}") from error
 
         def call(normalised: NormalisedBatch) -> NetworkOutput:
             image = np.asarray(normalised).transpose(_LAYOUTS[layout])
@@ -112,6 +114,8 @@ class OnnxModel:
         numbered = {f"output_{number}": output for number, output in enumerate(outputs)}
         by_name = {**numbered, **dict(zip(self._output_names, outputs, strict=True))}
         name = recipe.source.source_output
+        if name is None and recipe.answers.task == "regress" and recipe.answers.output_names:
+            return {each: by_name[each] for each in parse_names(recipe.answers.output_names) if each in by_name}
         if name is None:
             return by_name
         if name not in by_name:

@@ -2,7 +2,7 @@
 
 index.json                      the files, and how closely responses must agree
 <signature>.jsonl               one {"request": …, "response": …} per line, in protobuf JSON
-tf_serving_warmup_requests      the same requests as TFRecords of PredictionLog, run before the version serves
+tf_serving_warmup_requests      the same requests for all outputs, as TFRecords of PredictionLog, run before serving
 """
 
 from __future__ import annotations
@@ -125,6 +125,8 @@ def write_goldens(
         lines.setdefault(exchange.request.model_spec.signature_name, []).append(json.dumps(golden) + "\n")
         request_only = schema.PredictionLog()
         getattr(request_only, log_type).request.CopyFrom(exchange.request)
+        if log_type == "predict_log":  # callers ask for all outputs
+            del request_only.predict_log.request.output_filter[:]
         warmup.append(request_only)
     for signature, signature_lines in lines.items():
         (folder / f"{signature}.jsonl").write_text("".join(signature_lines))

@@ -45,10 +45,11 @@ def test_an_upright_photo_keeps_its_transparency() -> None:
         encoded(Image.fromarray(LEVELS)),
         encoded(Image.fromarray(LEVELS), "JPEG", icc_profile=colour_profiles.profile("sRGB IEC61966-2.1")),
         encoded(Image.fromarray(LEVELS), icc_profile=b"damaged"),
+        encoded(Image.fromarray(LEVELS), icc_profile=bytes(2**21)),
         encoded(Image.fromarray(np.uint16([[40000]])), icc_profile=P3),
         b"<html>",
     ],
-    ids=["no profile", "sRGB", "damaged profile", "16 bits", "no image"],
+    ids=["no profile", "sRGB", "damaged profile", "too large a profile", "16 bits", "no image"],
 )
 def test_other_photos_stay_as_they_are(photo: bytes) -> None:
     assert photo == to_srgb(photo)

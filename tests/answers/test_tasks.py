@@ -10,6 +10,7 @@ from savedmodel_bakery import Detections, InvalidResponseError, Prediction
 from savedmodel_bakery.answers.rows import COLUMNS
 from savedmodel_bakery.answers.signatures import TensorSpec, read_signatures
 from savedmodel_bakery.answers.tasks import find_task
+from savedmodel_bakery.answers.tasks.heads import HEADS
 from savedmodel_bakery.answers.tasks.labels import CLASSIFY
 from savedmodel_bakery.answers.tasks.numbers import TENSORS
 from savedmodel_bakery.answers.tasks.regions import DETECT
@@ -25,6 +26,20 @@ def test_a_signature_can_be_named() -> None:
     signatures = read_signatures(document)
     assert ("multilabel", "serving_default") == (find_task(signatures)[0].name, find_task(signatures)[1])
     assert (CLASSIFY, "top_k") == find_task(signatures, "top_k")
+
+
+def test_models_with_the_same_heads_have_the_same_task() -> None:
+    document = {
+        "model_spec": {"name": "m"},
+        "metadata": {"signature_def": {"signature_def": canned_models.MODELS["family"].signatures}},
+    }
+    (task, signature), again = find_task(read_signatures(document)), find_task(read_signatures(document))
+    assert (task, signature) == again
+    assert "task heads (age: regress, sky: multilabel)" == str(task)
+    assert task != HEADS
+    rows = {"age_value": np.zeros(1, np.float32), "ok": np.ones(1, bool), "error": np.array([b""], object)}
+    with pytest.raises(InvalidResponseError, match='task heads has "age_value", "sky_count"'):
+        task.read(Prediction(rows, "m", 1, signature), batch=1)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +85,7 @@ def test_each_task_has_its_columns() -> None:
         "multilabel": ("error", "tags"),
         "embed": ("error", "embedding"),
         "detect": ("error", "boxes"),
-        "segment": ("error", "shares", "map_png", "probability_png"),
+        "segment": ("error", "shares", "map_png"),
         "regress": ("error", "values"),
         "tensors": ("error", "npz"),
         "image": ("error", "png"),

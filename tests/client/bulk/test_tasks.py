@@ -33,8 +33,8 @@ CELLS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"boxes": []},
     ),
     "segmenter": (
-        {"shares": {"road": 0.75, "tree": 0.25}, "map_png": canned_models.MAP, "probability_png": None},
-        {"shares": {}, "map_png": None, "probability_png": None},
+        {"shares": {"road": 0.75, "tree": 0.25}, "map_png": canned_models.MAP},
+        {"shares": {}, "map_png": None},
     ),
     "pointer": (
         {

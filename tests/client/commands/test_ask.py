@@ -41,8 +41,8 @@ CELLS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"boxes": []},
     ),
     "segmenter": (
-        {"shares": {"road": 0.75, "tree": 0.25}, "map_png": {"b64": canned_models.MAP_BASE64}, "probability_png": None},
-        {"shares": {}, "map_png": None, "probability_png": None},
+        {"shares": {"road": 0.75, "tree": 0.25}, "map_png": {"b64": canned_models.MAP_BASE64}},
+        {"shares": {}, "map_png": None},
     ),
     "embedder": ({"embedding": [0.5, -1.0]}, {"embedding": []}),
     "pointer": (

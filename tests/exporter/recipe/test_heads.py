@@ -52,6 +52,7 @@ def test_a_file_has_the_heads_alone_or_in_a_recipe(recipe_of: RecipeOf, tmp_path
         (["age"], "invalid heads ['age']: must be tables with a name"),
         ([{"task": "regress"}], "invalid name None of a head: must be letters, digits and _, other than classify, "),
         ([{**AGE, "name": "top_k"}], "invalid name 'top_k' of a head"),
+        ([{**AGE, "name": "heads"}], "invalid name 'heads' of a head"),
         ([AGE, AGE], "two heads are called 'age': their names must differ"),
         ([{**AGE, "output": 3}], "invalid output 3 of head 'age': must be the name of an output of the network"),
         ([{"name": "age"}], "head 'age' needs a task: one of classify, binary, "),
@@ -67,6 +68,18 @@ def test_what_is_wrong_with_a_head(recipe_of: RecipeOf, heads: Any, message: str
     with pytest.raises(RecipeError) as caught:
         recipe_of(task="heads", labels=None, outputs=None, heads=heads)
     assert message in str(caught.value)
+
+
+def test_what_is_none_counts_as_not_stated(recipe_of: RecipeOf) -> None:
+    assert "labels" not in with_heads(recipe_of, {**AGE, "labels": None}).to_toml()
+
+
+def test_a_recipe_file_has_tables_itself(tmp_path: Path) -> None:
+    (tmp_path / "recipe.toml").write_text('heads = "recipe.toml"\n')
+    with pytest.raises(
+        RecipeError, match=r"invalid heads 'recipe\.toml': must be tables \[\[heads\]\] in a recipe file"
+    ):
+        read_recipe_file(tmp_path / "recipe.toml")
 
 
 def test_task_and_heads_need_each_other(recipe_of: RecipeOf) -> None:

@@ -91,6 +91,16 @@ def test_each_head_is_compared_as_its_task_is(recipe_of: RecipeOf, change: dict[
     assert not compare(task, answers_of(task), **change).is_within
 
 
+def test_what_is_stated_of_the_tolerance_is_for_all_heads(recipe_of: RecipeOf) -> None:
+    task = task_of(recipe_of, HEADS[:2])
+    answers = answers_of(task)
+    near = {"age/vector": np.float32([30.2]), "kind/vector": np.float32([0.745, 0.255])}
+    result = NetworkResult(OUTPUTS | near, (8, 8))
+    assert task.compare(answers, result, task.tolerance).is_within
+    assert not task.compare(answers, result, task.tolerance.replaced(atol=1e-3)).is_within  # of the probabilities
+    assert not task.compare(answers, result, task.tolerance.replaced(rtol=1e-3)).is_within  # of the number
+
+
 def test_the_signature_of_a_head_and_its_label_are_compared_too(recipe_of: RecipeOf) -> None:
     task = task_of(recipe_of, HEADS)
     answers = answers_of(task)
