@@ -44,6 +44,15 @@ TASKS: dict[str, tuple[str, dict[str, Any]]] = {
             "skeleton": "red-green",
         },
     ),
+    "heads": (
+        "two_heads",
+        {
+            "heads": [
+                {"name": "redness", "task": "regress"},
+                {"name": "colour", "task": "classify", "labels": "colours.txt", "outputs": "logits"},
+            ]
+        },
+    ),
     "segment": (
         "segmenter",
         {"task": "segment", "size": 96, "labels": "four.txt", "outputs": "logits", "probabilities": True},
@@ -57,6 +66,12 @@ def draw_photo(path: Path) -> Path:
     return path
 
 
+def _with_paths(values: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the values of a recipe with the paths of the label files in a folder."""
+    values = values | ({"labels": str(folder / values["labels"])} if "labels" in values else {})
+    return values | ({"heads": [_with_paths(head, folder) for head in values["heads"]]} if "heads" in values else {})
+
+
 def bake_tasks(folder: Path) -> None:
     """Bake a model per task, named as the task, and a second version of `classify` that returns two classes.
 
@@ -67,10 +82,8 @@ def bake_tasks(folder: Path) -> None:
         (folder / name).write_text("\n".join(names) + "\n")
     configs = []
     for task, (model, values) in [*TASKS.items(), ("classify", ("classifier", _COLOURS | {"top_k": 2}))]:
-        paths = {"labels": str(folder / values["labels"])} if "labels" in values else {}
-        result = bake(
-            model=f"shape_models:{model}", name=task, out=folder, recipe={**RECIPE, **values, **paths}, photos=[photo]
-        )
+        recipe = _with_paths({**RECIPE, **values}, folder)
+        result = bake(model=f"shape_models:{model}", name=task, out=folder, recipe=recipe, photos=[photo])
         assert task == result.recipe.answers.task
         assert result.parity.is_within
     for task in TASKS:

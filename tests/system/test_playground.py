@@ -135,6 +135,7 @@ EXPECTED = {
     "regress": r"green\s+3\d\.\d+\s+red\s+19\d\.\d+",
     "image": r"The network's picture",
     "keypoints": r"red\s+x 30, y 20, score 0\.900\s+green\s+x 70, y 10, score 0\.900",
+    "heads": r"(?s)colour\s+red\s+\d+\.\d %.*redness\s+value\s+19\d\.\d+",
     "tensors": r"output \[3\]\s+0\.\d+",
     "detect": r"green\s+90\.0 %\s+x 60–80, y 0–20\s+red\s+90\.0 %\s+x 0–60, y 0–40",
     "segment": r"red\s+7\d\.\d %\s+background\s+1\d\.\d %\s+green\s+1\d\.\d %",
@@ -155,7 +156,7 @@ def test_a_photo_has_a_result_for_every_task(
     article.get_by_alt_text("What the model saw").wait_for()
     assert NAME in page.inner_text("#status")
     assert f"{WIDTH} × {HEIGHT} pixels" in text
-    assert (2 if task in ("detect", "segment") else 1) == article.locator("canvas").count()
+    assert (2 if task in ("detect", "segment", "keypoints") else 1) == article.locator("canvas").count()
     assert "" == accessibility_report(page)
 
 

@@ -81,6 +81,15 @@ def test_every_transport_returns_the_same_results(
         for box in good.boxes:
             edges = [box.ymin, box.xmin, box.ymax, box.xmax]
             assert np.array(SHAPES[box.label]) * [HEIGHT, WIDTH, HEIGHT, WIDTH] == pytest.approx(edges, abs=1)
+    for client in clients("keypoints"):
+        good, bad = client.keypoints(images)
+        assert not bad.ok
+        red, green, _ = good.points
+        assert [20, 30, 10, 70] == pytest.approx([red.y, red.x, green.y, green.x], abs=1)
+    for client in clients("heads"):
+        good, bad = client.answer(images)
+        assert ("red", pytest.approx(197, abs=5)) == (good.colour.label, good.redness.values["value"])
+        assert (False, False) == (bad.ok, bad.colour.ok)
     for client in clients("segment"):
         good, bad = client.segment(images)
         assert not bad.ok
