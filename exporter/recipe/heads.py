@@ -20,7 +20,7 @@ _FIELDS: dict[str, Field] = {
     **{name: declared for group in GROUPS.values() for name, declared in fields_of(group).items()},
     "source_outputs": fields_of(Source)["source_outputs"],
 }
-_NAME = re.compile(r"[^\W\d]\w*")
+_NAME = re.compile(r"[A-Za-z]\w*", re.ASCII)
 _SIGNATURES = {"serving_default", "top_k", "classify", "regress", "pixels", "preprocess", "preview"}
 _RESERVED = _SIGNATURES | {"ok", "error", "heads"}  # attributes of a result
 
@@ -99,7 +99,8 @@ def _parse(table: object) -> Head:
     name = values.pop("name", None)
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _RESERVED:
         raise RecipeError(
-            f"invalid name {name!r} of a head: must be letters, digits and _, other than {', '.join(sorted(_RESERVED))}"
+            f"invalid name {name!r} of a head: must be a letter, then letters, digits or _, other than "
+            f"{', '.join(sorted(_RESERVED))}"
         )
     output = values.pop("output", name)
     if not isinstance(output, str):

@@ -50,8 +50,12 @@ def test_a_file_has_the_heads_alone_or_in_a_recipe(recipe_of: RecipeOf, tmp_path
     [
         ([], "invalid heads []: must be tables with a name"),
         (["age"], "invalid heads ['age']: must be tables with a name"),
-        ([{"task": "regress"}], "invalid name None of a head: must be letters, digits and _, other than classify, "),
+        (
+            [{"task": "regress"}],
+            "invalid name None of a head: must be a letter, then letters, digits or _, other than classify, ",
+        ),
         ([{**AGE, "name": "top_k"}], "invalid name 'top_k' of a head"),
+        ([{**AGE, "name": "âge"}], "invalid name 'âge' of a head"),
         ([{**AGE, "name": "heads"}], "invalid name 'heads' of a head"),
         ([AGE, AGE], "two heads are called 'age': their names must differ"),
         ([{**AGE, "output": 3}], "invalid output 3 of head 'age': must be the name of an output of the network"),
