@@ -32,9 +32,8 @@ class Heads(ImageResult):
 
     def __getattr__(self, name: str) -> Any:
         """Return the result of a head."""
-        if (
-            name.startswith("__") or name not in self.heads
-        ):  # `copy` and `pickle` ask for attributes before there are any
+        # `copy` and `pickle` ask for attributes of their own before there are any.
+        if name.startswith("__") or name not in self.heads:
             raise AttributeError(f"there is no head {name!r}, only {', '.join(vars(self).get('heads', ()))}")
         return self.heads[name]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import canned_models
 import numpy as np
 import pytest
@@ -37,6 +39,10 @@ def test_models_with_the_same_heads_have_the_same_task() -> None:
     assert (task, signature) == again
     assert "task heads (age: regress, sky: multilabel)" == str(task)
     assert task != HEADS
+    failed = pickle.loads(pickle.dumps(task.failed("no image")))
+    assert (False, "no image", failed.heads["age"]) == (failed.sky.ok, failed.error, failed.age)
+    with pytest.raises(AttributeError, match="there is no head 'sex', only age, sky"):
+        _ = failed.sex
     rows = {"age_value": np.zeros(1, np.float32), "ok": np.ones(1, bool), "error": np.array([b""], object)}
     with pytest.raises(InvalidResponseError, match='task heads has "age_value", "sky_count"'):
         task.read(Prediction(rows, "m", 1, signature), batch=1)
