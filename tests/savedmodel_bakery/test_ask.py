@@ -10,7 +10,7 @@ import colour_profiles
 import numpy as np
 import pytest
 from PIL import Image
-from task_models import detector
+from task_models import detector, meter
 
 from savedmodel_bakery.command import main
 
@@ -45,12 +45,13 @@ def test_a_model_runs_without_a_server(run: Run, tmp_path: Path) -> None:
     assert (1, "error: NOT_FOUND: Servable not found for request: Specific(detector, 4)\n") == (code, err)
 
 
-def test_colours_of_a_profile_are_converted_if_wanted(run: Run, task_models: Path) -> None:
+def test_colours_of_a_profile_are_converted_if_wanted(run: Run, tmp_path: Path) -> None:
+    meter(tmp_path / "meter")
     levels = np.uint8([200, 50, 50])
     Image.fromarray(np.tile(levels, (8, 8, 1))).save("p3.png", icc_profile=colour_profiles.profile("Display P3"))
     for options, red in (((), 200), (("--icc",), colour_profiles.to_srgb(levels)[0])):
-        code, out, _ = run("--local", str(task_models.with_name("regress")), *options, "p3.png")
-        assert (0, pytest.approx(red, abs=1.5)) == (code, float(out.splitlines()[1].removeprefix("red\t")))
+        code, out, _ = run("--local", "meter", *options, "p3.png")
+        assert (0, pytest.approx(red, abs=1.5)) == (code, float(out.removeprefix("value\t")))
 
 
 @pytest.mark.parametrize(

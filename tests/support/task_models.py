@@ -38,6 +38,22 @@ def segmenter(base_path: Path, version: int = 1) -> Path:
     return _save(base_path / str(version), answers)
 
 
+def meter(base_path: Path, version: int = 1) -> Path:
+    """Save a version that measures how red each PNG file is, 0..255."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="image")], autograph=False)
+    def serve(image: tf.Tensor) -> dict[str, tf.Tensor]:
+        def redness(file: tf.Tensor) -> tf.Tensor:
+            return tf.reduce_mean(tf.cast(tf.io.decode_png(file, 3)[..., 0], tf.float32))
+
+        values = tf.map_fn(redness, image, fn_output_signature=tf.float32)
+        return {"value": values, "ok": tf.ones_like(values, tf.bool), "error": tf.fill(tf.shape(image), "")}
+
+    path = base_path / str(version)
+    tf.saved_model.save(tf.Module(), str(path), signatures=serve)
+    return path
+
+
 def _save(path: Path, answers: Mapping[str, Any]) -> Path:
     def outputs(ok: tf.Tensor) -> dict[str, tf.Tensor]:
         columns = {}
