@@ -18,7 +18,7 @@ from savedmodel_bakery.exporter.calibration import NO_CALIBRATION, read_calibrat
 from savedmodel_bakery.exporter.evidence import SEARCH_S, Judgement, Sources, judge_all
 from savedmodel_bakery.exporter.recipe import Recipe, RecipeFile, complete_recipe, convert_values, read_recipe_file
 from savedmodel_bakery.exporter.servable_module import ServableModule
-from savedmodel_bakery.exporter.sources.onnx_file import SUFFIX
+from savedmodel_bakery.exporter.sources.onnx_file import is_onnx
 from savedmodel_bakery.exporter.tasks.choose import read_class_names
 from savedmodel_bakery.exporter.validation.agreement import Agreement, OnnxModel, onnx_network
 from savedmodel_bakery.exporter.validation.int8_agreement import check_min_agreement
@@ -163,7 +163,7 @@ def bake(
             "check the conversion with --precision float32 first"
         )
     onnx_call = None if onnx is None else onnx.network(complete)
-    if reference is None and Path(model).suffix.lower() == SUFFIX and not complete.optimisation.is_int8:
+    if reference is None and is_onnx(model) and not complete.optimisation.is_int8:
         try:
             onnx_call = OnnxModel(Path(model)).network(complete)
         except (MissingPackageError, SourceError) as error:

@@ -50,9 +50,17 @@ def parse_fraction(text: str) -> float:
     return fraction
 
 
+def _parts(text: str, separator: str = ",") -> tuple[str, ...]:
+    """Return the parts of a text, none of which may be empty."""
+    parts = tuple(part.strip() for part in text.split(separator))
+    if not all(parts):
+        raise ValueError
+    return parts
+
+
 def parse_names(text: str) -> tuple[str, ...]:
     """Parse different names with commas."""
-    names = tuple(name.strip() for name in text.split(","))
+    names = _parts(text)
     if not all(map(_NAME.fullmatch, names)) or len(set(names)) < len(names) or {"ok", "error"} & set(names):
         raise ValueError
     return names
@@ -60,8 +68,8 @@ def parse_names(text: str) -> tuple[str, ...]:
 
 def parse_point_names(text: str) -> tuple[str, ...]:
     """Parse different names with commas, without `-`, which joins two of them in a skeleton."""
-    names = tuple(name.strip() for name in text.split(","))
-    if not all(names) or len(set(names)) < len(names) or "-" in text:
+    names = _parts(text)
+    if len(set(names)) < len(names) or "-" in text:
         raise ValueError
     return names
 
@@ -69,18 +77,16 @@ def parse_point_names(text: str) -> tuple[str, ...]:
 def parse_skeleton(text: str) -> tuple[tuple[str, str], ...]:
     """Parse pairs of names of points: `nose-left_eye,nose-right_eye`."""
     pairs = []
-    for pair in text.split(","):
-        first, second = (name.strip() for name in pair.split("-"))
-        if not first or not second:
-            raise ValueError
+    for pair in _parts(text):
+        first, second = _parts(pair, "-")
         pairs.append((first, second))
     return tuple(pairs)
 
 
 def parse_units(text: str) -> tuple[str, ...]:
     """Parse units with commas."""
-    units = tuple(unit.strip() for unit in text.split(","))
-    if not all(units) or set(text) & set("[]'\""):
+    units = _parts(text)
+    if set(text) & set("[]'\""):
         raise ValueError
     return units
 

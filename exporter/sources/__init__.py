@@ -57,7 +57,7 @@ _SOURCES = (
         lambda model: Path(model).suffix.lower() in (".keras", ".h5"),
         user_model.read_file,
     ),
-    Source("the path of an .onnx file", lambda model: Path(model).suffix.lower() == onnx_file.SUFFIX, onnx_file.read),
+    Source("the path of an .onnx file", onnx_file.is_onnx, onnx_file.read),
     Source("the folder of a SavedModel", lambda model: Path(model).is_dir(), saved_model.read_folder),
     Source(
         "package.module:callable returning a Keras model or a tf.Module",

@@ -17,10 +17,13 @@ from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.sources.network import Network
 from savedmodel_bakery.exporter.sources.saved_model import from_signature, load
 
-SUFFIX = ".onnx"
-
 _CONVERT = "import onnx2tf; onnx2tf.main()"
 _OF_THIS_PYTHON = ("PYTHONPATH", "PYTHONHOME")
+
+
+def is_onnx(model: str) -> bool:
+    """Return whether the name of a model is that of an ONNX file."""
+    return Path(model).suffix.lower() == ".onnx"
 
 
 def read(model: str, *, onnx2tf: str | None = None, source_output: str | None = None) -> Network:

@@ -17,6 +17,7 @@ from savedmodel_bakery.exporter.tasks.task import (
     Tolerance,
     check_probabilities,
     doubt_logits,
+    likely_unit,
     placement_of,
     sigmoid,
     softmax,
@@ -92,15 +93,15 @@ def doubts(settings: BoxSettings, result: NetworkResult, detections: Sequence[De
     edges = boxes / np.tile(settings.preprocessing.size, 2) if settings.box_unit == "fractions" else boxes
     farthest, lowest, highest = np.abs(edges).max(axis=1), edges.min(), edges.max()
     values = f"edges from {lowest:.3g} to {highest:.3g}"
-    # Parts of a box may be outside of the image, and single boxes far outside.
-    if settings.box_unit == "fractions" and np.median(farthest) > FARTHEST_FRACTION:
-        reason = "box_unit is fractions, but the network's boxes are far outside of 0 to 1"
-        is_api = settings.boxes == OBJECT_DETECTION_API
-        advice = f"bake with {'--boxes yxyx --outputs probabilities ' if is_api else ''}--box-unit pixels"
-        return (*of_scores, Doubt(reason, values, advice, is_error=True))
-    if settings.box_unit == "pixels" and farthest.max() <= FARTHEST_FRACTION:
-        reason = f"box_unit is pixels, but all edges of the network's boxes are below {FARTHEST_FRACTION}"
-        return (*of_scores, Doubt(reason, values, "bake with --box-unit fractions", is_error=True))
+    unit = likely_unit(settings.box_unit, farthest)
+    if unit != settings.box_unit:
+        seen = {
+            "pixels": "the network's boxes are far outside of 0 to 1",
+            "fractions": f"all edges of the network's boxes are below {FARTHEST_FRACTION}",
+        }
+        options = "--boxes yxyx --outputs probabilities " if settings.boxes == OBJECT_DETECTION_API else ""
+        reason = f"box_unit is {settings.box_unit}, but {seen[unit]}"
+        return (*of_scores, Doubt(reason, values, f"bake with {options}--box-unit {unit}", is_error=True))
     if all(np.any(box[2:] <= box[:2]) for _, _, box in detections):
         reason = "all boxes are empty: the lower right corner is not below and right of the upper left one"
         return (*of_scores, Doubt(reason, values, "check --boxes and --box-unit"))

@@ -21,6 +21,7 @@ from savedmodel_bakery.exporter.tasks.task import (
     Signature,
     Task,
     Tolerance,
+    likely_unit,
     placement_of,
 )
 from savedmodel_bakery.exporter.tensor_types import NetworkOutputs, Tensor
@@ -134,14 +135,15 @@ class Keypoints(Task):
     def _doubts(self, result: NetworkResult) -> tuple[Doubt, ...]:
         """Return the doubt that the coordinates have another unit; points may be outside of the image."""
         farthest = np.abs(self._rows(result)[:, :2]).max(axis=1)
-        values = f"up to {farthest.max():.3g}"
-        if self.point_unit == "fractions" and np.median(farthest) > FARTHEST_FRACTION:
-            reason = "point_unit is fractions, but the network's coordinates are far outside of 0 to 1"
-            return (Doubt(reason, values, "bake with --point-unit pixels", is_error=True),)
-        if self.point_unit == "pixels" and farthest.max() <= FARTHEST_FRACTION:
-            reason = f"point_unit is pixels, but all of the network's coordinates are below {FARTHEST_FRACTION}"
-            return (Doubt(reason, values, "bake with --point-unit fractions", is_error=True),)
-        return ()
+        unit = likely_unit(self.point_unit, farthest)
+        if unit == self.point_unit:
+            return ()
+        seen = {
+            "pixels": "the network's coordinates are far outside of 0 to 1",
+            "fractions": f"all of the network's coordinates are below {FARTHEST_FRACTION}",
+        }
+        reason = f"point_unit is {self.point_unit}, but {seen[unit]}"
+        return (Doubt(reason, f"up to {farthest.max():.3g}", f"bake with --point-unit {unit}", is_error=True),)
 
     def _describe(self, points: np.ndarray) -> str:
         shown = [

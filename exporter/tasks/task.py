@@ -167,6 +167,18 @@ def doubt_logits(outputs: np.ndarray, advice: str = "--outputs probabilities") -
     return (Doubt(reason, values, f"if they are probabilities, bake with {advice}"),)
 
 
+def likely_unit(unit: str, farthest: np.ndarray) -> str:
+    """Return the unit that coordinates of the stated `unit` seem to have: `fractions` or `pixels`.
+
+    The `farthest` are the distances from 0 of places, [any number]; single ones may be far outside of the image.
+    """
+    if unit == "fractions" and np.median(farthest) > FARTHEST_FRACTION:
+        return "pixels"
+    if unit == "pixels" and farthest.max() <= FARTHEST_FRACTION:
+        return "fractions"
+    return unit
+
+
 def check_probabilities(outputs: np.ndarray) -> None:
     """Check that outputs which the recipe calls probabilities are from 0 to 1."""
     wrong = outputs[(outputs < 0) | (outputs > 1)]

@@ -115,7 +115,7 @@ class RequestContext:
         Raises:
             StatusError: RESOURCE_EXHAUSTED if it will not become free in time; CANCELLED.
         """
-        if size <= _LITTLE_BYTES or self.try_charge(size):
+        if self.try_charge(size):
             return
         assert self._memory
         with self.turn.passed_on() if self.turn else nullcontext():

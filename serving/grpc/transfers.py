@@ -6,7 +6,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from operator import itemgetter
 from typing import Any
@@ -40,11 +39,8 @@ class Transfers:
 
     def receive(self, messages: Iterator[bytes], call: Any) -> bytes | None:
         """Return the message of a call; None if it ends without one."""
-        self._started[call] = time.monotonic()  # as in `limited`, which takes longer
-        try:
+        with self.limited(call):
             return next(messages, None)
-        finally:
-            self._started.pop(call, None)
 
     def cancel_longest(self) -> bool:
         """Cancel a call that waits for its message; return whether there was one.
@@ -60,14 +56,9 @@ class Transfers:
         longest.cancel()
         return True
 
-    @contextmanager
-    def limited(self, call: Any) -> Iterator[None]:
+    def limited(self, call: Any) -> _Started:
         """Cancel a call if the `with` block takes as long as a message may take to arrive."""
-        self._started[call] = time.monotonic()
-        try:
-            yield
-        finally:
-            self._started.pop(call, None)
+        return _Started(self._started, call)
 
     def watch(self, call: Any, context: RequestContext) -> None:
         """Cancel the context of a call when the call ends."""
@@ -114,6 +105,20 @@ class Transfers:
         if unread:
             _, largest = max(unread, key=itemgetter(0))
             largest.cancel()
+
+
+class _Started:
+    """Notes when a `with` block has started, as long as it lasts."""
+
+    def __init__(self, started: dict[Any, float], call: Any) -> None:
+        self._started = started
+        self._call = call
+
+    def __enter__(self) -> None:
+        self._started[self._call] = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        self._started.pop(self._call, None)
 
 
 def _of_busiest_peer(calls: list[Any]) -> list[Any]:

@@ -20,42 +20,11 @@ from savedmodel_bakery.answers.tasks import TASKS
 
 Run = Callable[..., tuple[int, str]]
 
-CELLS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "tagger": ({"tags": [{"label": "sky", "score": 0.75}, {"label": "sea", "score": 0.5}]}, {"tags": []}),
-    "embedder": ({"embedding": [0.5, -1.0]}, {"embedding": []}),
-    "detector": (
-        {
-            "boxes": [
-                {"label": "cat", "score": 0.75, "ymin": 1.0, "xmin": 2.0, "ymax": 3.0, "xmax": 4.0},
-                {"label": "dog", "score": 0.5, "ymin": 0.0, "xmin": 0.5, "ymax": 1.0, "xmax": 1.5},
-            ]
-        },
-        {"boxes": []},
-    ),
-    "segmenter": (
-        {"shares": {"road": 0.75, "tree": 0.25}, "map_png": canned_models.MAP},
-        {"shares": {}, "map_png": None},
-    ),
-    "pointer": (
-        {
-            "points": [
-                {"name": "nose", "y": 1.0, "x": 2.0, "score": 0.75},
-                {"name": "tail", "y": 3.0, "x": 4.5, "score": 0.5},
-            ]
-        },
-        {"points": []},
-    ),
-    "family": (
-        {"heads": {"age": {"values": {"value": 30.0}}, "sky": {"tags": [{"label": "blue", "score": 0.75}]}}},
-        {"heads": {}},
-    ),
-    "meter": ({"values": {"height": -1.0, "width": 1.5}}, {"values": {}}),
-}
-MODELS = pytest.mark.parametrize("model", CELLS)
+MODELS = pytest.mark.parametrize("model", canned_models.CELLS)
 
 
 def expected_rows(model: str) -> list[dict[str, Any]]:
-    good, bad = CELLS[model]
+    good, bad = canned_models.CELLS[model]
     named = {"model": model, "version": 3, "signature": "serving_default"}
     return [
         {"image": "a/bad.jpg", "ok": False, "error": "no image", **bad, **named},
