@@ -19,7 +19,7 @@ from waiting import wait_until
 # From Debian's package; the script in /usr/sbin would switch to the user rabbitmq.
 SERVER = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 CONTROL = "/usr/lib/rabbitmq/bin/rabbitmqctl"
-START_LIMIT_S = 60
+START_LIMIT_S = 180
 
 
 class RabbitMQ:
