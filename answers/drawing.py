@@ -5,7 +5,7 @@ from __future__ import annotations
 import colorsys
 import io
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont, ImageOps
@@ -25,15 +25,23 @@ _MIN_FONT_SIZE, _MAX_FONT_SIZE = 12, 40
 _FONT_SHARE = 1 / 30  # of the photo's shorter side
 
 
-def draw_boxes(photo: bytes, boxes: Sequence[ScoredBox], colours: Mapping[str, Colour]) -> bytes:
-    """Return a PNG file of the upright photo with boxes, labels and scores; `boxes` are best first.
+def draw_boxes(
+    photo: bytes, boxes: Sequence[ScoredBox], masks: Iterable[np.ndarray | None], colours: Mapping[str, Colour]
+) -> bytes:
+    """Return a PNG file of the upright photo with boxes, labels and scores, and their translucent masks.
 
-    Labels without a colour have one that is the same in every photo. Raises ValueError if Pillow cannot read the photo.
+    `boxes` are best first; `masks`, each bool [height, width], are in the opposite order, which is that of drawing.
+    Labels without a colour have one that is the same in every photo. Raises ValueError if Pillow cannot read the photo,
+    or a mask has another size.
     """
     image = _open_upright(photo)
-    canvas, font = ImageDraw.Draw(image), _font(image)
-    for label, score, ymin, xmin, ymax, xmax in reversed(boxes):  # the best is drawn last, above the others
+    font = _font(image)
+    for (label, score, ymin, xmin, ymax, xmax), mask in zip(reversed(boxes), masks, strict=True):
         colour = colours.get(label) or label_colour(label)
+        if mask is not None:
+            _check_size("mask", mask, image)
+            image.paste(colour, mask=Image.fromarray(mask * np.uint8(255 * _OPACITY)))
+        canvas = ImageDraw.Draw(image)
         edges = (min(xmin, xmax), min(ymin, ymax), max(xmin, xmax), max(ymin, ymax))
         canvas.rectangle(edges, outline=colour, width=max(2, int(font.size) // 8))
         text = f"{label} {score:.2f}"
@@ -75,10 +83,7 @@ def draw_map(
     another size.
     """
     image = _open_upright(photo)
-    if class_ids.shape != (image.height, image.width):
-        raise ValueError(
-            f"the map has {class_ids.shape[1]}×{class_ids.shape[0]} pixels, but the photo {image.width}×{image.height}"
-        )
+    _check_size("map", class_ids, image)
     names = [*labels, *map(str, range(len(labels), _PALETTE_SIZE))]
     palette = [colours.get(name) or palette_colour(class_id) for class_id, name in enumerate(names)]
     pixels = np.asarray(image, np.float32) * (1 - _OPACITY) + np.array(palette, np.float32)[class_ids] * _OPACITY
@@ -97,6 +102,12 @@ def palette_colour(index: int) -> Colour:
     """Return a bright colour, RGB 0 to 255; those of small indices differ well."""
     red, green, blue = colorsys.hsv_to_rgb(index * _GOLDEN_RATIO % 1, 0.75, 1.0)
     return round(red * 255), round(green * 255), round(blue * 255)
+
+
+def _check_size(name: str, pixels: np.ndarray, image: Image.Image) -> None:
+    height, width = pixels.shape
+    if (width, height) != image.size:
+        raise ValueError(f"the {name} has {width}×{height} pixels, but the photo {image.width}×{image.height}")
 
 
 def _add_legend(

@@ -21,6 +21,7 @@ _ROWS_PER_GROUP = 4_000
 
 _SCORED = (("label", pa.string()), ("score", pa.float32()))
 _EDGES = tuple((name, pa.float32()) for name in ("ymin", "xmin", "ymax", "xmax"))
+_MASK = (("mask_counts", pa.string()), ("mask_size", pa.list_(pa.int32())))
 _POINT = (("name", pa.string()), ("y", pa.float32()), ("x", pa.float32()), ("score", pa.float32()))
 _NUMBERS = pa.map_(pa.string(), pa.float32())
 _FIELDS = {
@@ -33,7 +34,7 @@ _FIELDS = {
         pa.field("top", pa.list_(pa.struct([*_SCORED, ("class_id", pa.int32())])), nullable=False),
         pa.field("tags", pa.list_(pa.struct(_SCORED)), nullable=False),
         pa.field("embedding", pa.list_(pa.float32()), nullable=False),
-        pa.field("boxes", pa.list_(pa.struct([*_SCORED, *_EDGES])), nullable=False),
+        pa.field("boxes", pa.list_(pa.struct([*_SCORED, *_EDGES, *_MASK])), nullable=False),
         pa.field("points", pa.list_(pa.struct(_POINT)), nullable=False),
         pa.field("shares", _NUMBERS, nullable=False),
         pa.field("map_png", pa.binary()),

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from google.protobuf.json_format import ParseDict, ParseError
 
+from savedmodel_bakery.answers import run_lengths
 from savedmodel_bakery.client.client import BaseClient
 from savedmodel_bakery.errors import AccessDeniedError, InvalidResponseError, RequestRefusedError
 from savedmodel_bakery.wire import schema, version_folder
@@ -51,7 +52,7 @@ class Goldens:
     """All goldens of a version, in the order of replay."""
 
     model: str  # the name under which the version was baked
-    tolerances: Mapping[str, float]  # absolute, of numbers by alias; other outputs must be equal
+    tolerances: Mapping[str, float]  # absolute, of numbers and masks by alias; other outputs must be equal
     requests: Sequence[Golden]
 
 
@@ -161,7 +162,8 @@ def compare(
 ) -> list[str]:
     """Return a description of each expected output that differs. NaN equals NaN.
 
-    `atol_of` returns the absolute tolerance of an output, for numbers with a fraction. Anything else must be equal.
+    `atol_of` returns the absolute tolerance of an output, for numbers with a fraction; and for masks as run lengths,
+    for which it is 1 less their intersection over union. Anything else must be equal.
     """
     missing = [f'output "{alias}" is missing' for alias in expected if alias not in actual]
     differences = (
@@ -180,11 +182,24 @@ def _difference(alias: str, expected: np.ndarray, actual: np.ndarray, atol: floa
     if expected.dtype.kind in _INEXACT:
         difference = _max_difference(expected.astype(np.complex128), actual.astype(np.complex128))
         return "" if difference <= atol else f'"{alias}" differs by {difference:.3g}; allowed is {atol:g}'
-    differing = np.argwhere(actual != expected)
+    is_different = actual != expected
+    if alias.endswith(run_lengths.ALIAS) and actual.dtype.kind == "O":
+        is_different[is_different] = [
+            _mask_difference(*pair) > atol for pair in zip(expected[is_different], actual[is_different], strict=True)
+        ]
+    differing = np.argwhere(is_different)
     if not len(differing):
         return ""
     first = tuple(differing[0])
     return f'"{alias}" is {actual[first]!r} at {list(map(int, first))}, expected {expected[first]!r}'
+
+
+def _mask_difference(expected: bytes, actual: bytes) -> float:
+    """Return 1 less the intersection over union of two masks; 1 if one of them is no run lengths."""
+    try:
+        return 1 - run_lengths.iou(expected.decode(), actual.decode())
+    except ValueError:
+        return 1.0
 
 
 def _shape_in_json(array: np.ndarray) -> tuple[int, ...]:

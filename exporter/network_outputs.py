@@ -11,6 +11,8 @@ boxes     [images, boxes, 4]
 scores    [images, boxes, classes], or [images, boxes] beside `classes`
 classes   [images, boxes], the class id of each box
 count     [images], the number of boxes that are valid
+masks     [images, boxes, height, width], or [images, boxes, coefficients] beside `prototypes`
+prototypes [images, height, width, coefficients]
 """
 
 from __future__ import annotations
@@ -214,6 +216,11 @@ def _shaped(role: str, recipe: Recipe, output: NetworkOutput) -> NetworkOutput:
             )
         case "scores":
             is_allowed, allowed = shape.rank in (2, 3), "[images, boxes, classes]"
+        case "masks":
+            is_allowed = shape.rank == 4 or (shape.rank == 3 and shape[2] is not None)
+            allowed = "[images, boxes, height, width], or beside prototypes [images, boxes, coefficients]"
+        case "prototypes":
+            is_allowed, allowed = shape.rank == 4 and shape[3] is not None, "[images, height, width, coefficients]"
         case _:
             like = tf.TensorShape([None, *_BOX_SHAPES[role]])
             is_allowed, allowed = shape.is_compatible_with(like), str(like)
@@ -258,4 +265,40 @@ def _assign_boxes(outputs: NetworkOutput, recipe: Recipe) -> NetworkOutputs:
             f"cannot infer which outputs are the boxes and the scores: the network has {listed(outputs)}; pass "
             "--source-outputs boxes=NAME,scores=NAME"
         )
-    return {role: outputs[name] for role, name in names.items()}
+    return _arranged(_separate({role: outputs[name] for role, name in names.items()}, names))
+
+
+def _separate(outputs: Mapping[str, NetworkOutput], names: Mapping[str, str]) -> NetworkOutputs:
+    """Return the outputs by role, of which one may have several in its columns, as YOLO has them.
+
+    The columns are those of its shorter axis: four of the box, one per class and one per prototype.
+    """
+    shared = [role for role in ("boxes", "scores", "masks") if names.get(role) == names["boxes"]]
+    shape = getattr(outputs["boxes"], "shape", None)
+    if len(shared) == 1 or shape is None:
+        return dict(outputs)
+    if len(shape) != 3 or None in shape[1:]:
+        raise SourceError(f"the output for {', '.join(shared)} has the shape {shape}: must be [images, boxes, columns]")
+    rows = tf.transpose(outputs["boxes"], [0, 2, 1]) if shape[1] < shape[2] else outputs["boxes"]
+    coefficients = outputs["prototypes"].shape[-1] if "masks" in shared and "prototypes" in outputs else 0
+    if "masks" in shared and not coefficients:
+        raise SourceError("the output for the boxes and the masks needs another one: --source-outputs prototypes=NAME")
+    end = rows.shape[2] - coefficients
+    parts = {"boxes": rows[..., :4], "scores": rows[..., 4:end], "masks": rows[..., end:]}
+    return {**outputs, **{role: parts[role] for role in shared}}
+
+
+def _arranged(outputs: NetworkOutputs) -> NetworkOutputs:
+    """Return outputs whose masks and prototypes have their axes in the order of the roles.
+
+    Of a network that takes channels first, a source has moved the first axis of all outputs of four to the end.
+    """
+    masks, prototypes = outputs.get("masks"), outputs.get("prototypes")
+    if masks is None or not hasattr(masks, "shape"):  # the latter if only the names are checked
+        return outputs
+    count = outputs["boxes"].shape[1]
+    if len(masks.shape) == 4 and count is not None and masks.shape[1] != count == masks.shape[3]:
+        return {**outputs, "masks": tf.transpose(masks, [0, 3, 1, 2])}
+    if prototypes is not None and prototypes.shape[3] != masks.shape[-1] == prototypes.shape[1]:
+        return {**outputs, "prototypes": tf.transpose(prototypes, [0, 2, 3, 1])}
+    return outputs

@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 from base64 import b64encode
 from collections.abc import Hashable, Mapping
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from savedmodel_bakery.answers.run_lengths import decode_mask
 from savedmodel_bakery.answers.task import ImageResult, Row, Scores, Task, as_text, first_scores
 from savedmodel_bakery.errors import InvalidResponseError
 from savedmodel_bakery.extras import naming_extras
@@ -24,6 +25,11 @@ class Box:
     """One object in an image: its label, its score (a probability, 0 to 1), and its edges in pixels.
 
     The pixels are those of the upright image, counted from its top left corner.
+
+    Attributes:
+        mask_counts: COCO's compressed run lengths of its mask; None if the model was baked without masks.
+        mask_size: height and width of the mask, which are those of the upright image. pycocotools reads
+            `{"size": mask_size, "counts": mask_counts}`.
     """
 
     label: str
@@ -32,6 +38,23 @@ class Box:
     xmin: float
     ymax: float
     xmax: float
+    mask_counts: str | None = field(default=None, repr=False)
+    mask_size: tuple[int, int] | None = None
+
+    @property
+    def mask(self) -> np.ndarray:
+        """Decode the mask: bool [height, width] of the upright image, whether a pixel is of the object.
+
+        Raises:
+            InvalidResponseError: `mask_counts` is not such a text, or of another number of pixels.
+            ValueError: the model was baked without masks.
+        """
+        if self.mask_counts is None or self.mask_size is None:
+            raise ValueError("the box has no mask: the model was baked without masks")
+        try:
+            return decode_mask(self.mask_counts, self.mask_size)
+        except ValueError as exc:
+            raise InvalidResponseError(f"the mask is invalid: {exc}") from exc
 
 
 @dataclass(frozen=True)
@@ -50,16 +73,22 @@ class Detections(ImageResult):
 class _Detect(Task[Detections]):
     name = "detect"
     outputs: ClassVar = {"labels": "nk", "scores": "nk", "boxes": "nk4", "count": "n"}
+    optional_outputs: ClassVar = {"mask_counts": "nk", "mask_size": "n2"}
     result = Detections
     can_draw = True
 
     def read_row(self, row: Row) -> Detections:
-        columns = (row[alias][: row["count"]].tolist() for alias in ("labels", "scores", "boxes"))
-        boxes = tuple(Box(as_text(label), score, *edges) for label, score, edges in zip(*columns, strict=True))
-        return Detections(ok=True, error=None, boxes=boxes)
+        labels, scores, boxes = (row[alias][: row["count"]].tolist() for alias in ("labels", "scores", "boxes"))
+        masks: list[tuple[Any, ...]] = [()] * len(labels)
+        if {"mask_counts", "mask_size"} <= row.keys():
+            size = tuple(row["mask_size"].tolist())
+            masks = [(as_text(counts), size) for counts in row["mask_counts"][: len(labels)]]
+        columns = zip(labels, scores, boxes, masks, strict=True)
+        found = tuple(Box(as_text(label), score, *edges, *mask) for label, score, edges, mask in columns)
+        return Detections(ok=True, error=None, boxes=found)
 
     def cells(self, result: Detections) -> dict[str, Any]:
-        return {"error": result.error, "boxes": [asdict(box) for box in result.boxes]}
+        return {"error": result.error, "boxes": [_cell(box) for box in result.boxes]}
 
     def labels_and_scores(self, row: Mapping[str, Any]) -> tuple[Hashable, Scores]:
         return tuple(sorted(box["label"] for box in row["boxes"])), first_scores(row["boxes"])
@@ -73,7 +102,14 @@ class _Detect(Task[Detections]):
     def draw(self, photo: bytes, result: Detections, colours: Mapping[str, Colour]) -> bytes:
         from savedmodel_bakery.answers.drawing import draw_boxes
 
-        return draw_boxes(photo, [astuple(box) for box in result.boxes], colours)
+        masks = (None if box.mask_counts is None else box.mask for box in reversed(result.boxes))
+        boxes = [(box.label, box.score, box.ymin, box.xmin, box.ymax, box.xmax) for box in result.boxes]
+        return draw_boxes(photo, boxes, masks, colours)
+
+
+def _cell(box: Box) -> dict[str, Any]:
+    """Return a box as JSON has it."""
+    return asdict(box) | {"mask_size": None if box.mask_size is None else [*box.mask_size]}
 
 
 DETECT = _Detect()

@@ -24,7 +24,7 @@ TASKS_WITH_TOP_K = ("classify", "binary", "multilabel")
 TASKS_WITHOUT_LABELS = ("embed", "regress", "keypoints", "image", "tensors", "heads")
 WHOLE_PHOTO_TASKS = ("detect", "segment", "keypoints")
 OBJECT_DETECTION_API = "tf-object-detection"
-_ROLES = ("boxes", "scores", "classes", "count")
+_ROLES = ("boxes", "scores", "classes", "count", "masks", "prototypes")
 _NAME = re.compile(r"[^\W\d][\w.-]*")
 
 
@@ -99,6 +99,14 @@ def parse_range(text: str) -> tuple[float, float]:
     return lowest, highest
 
 
+def parse_number(text: str) -> float:
+    """Parse a finite number."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError
+    return number
+
+
 def parse_bits(text: str) -> int:
     """Parse the bits of a level: `8` or `16`."""
     if text not in ("8", "16"):
@@ -138,7 +146,8 @@ class Source(FieldGroup):
     )
     source_outputs: str | None = recipe_field(
         Parsed(parse_outputs, f"ROLE=NAME with commas, where ROLE is {', '.join(_ROLES)}"),
-        "With task detect, the network's outputs: boxes and scores, and where it has them, classes and count.",
+        "With task detect, the network's outputs: boxes and scores, and where it has them, classes, count, masks and "
+        "prototypes. An output may be named for several: its columns are then the boxes, the scores and the masks.",
         metavar="ROLE=NAME,…",
         when_unset="those with the usual names",
         tasks=("detect",),
@@ -293,6 +302,19 @@ class Boxes(FieldGroup):
         "Which of the network's classes means no object. Logits become probabilities by a softmax if there is one, "
         "else by a sigmoid.",
         when_unset="none",
+        tasks=("detect",),
+    )
+    mask_area: str | None = recipe_field(
+        Choice("box", "input"),
+        "What a mask of the network covers: its box, or the network's input.",
+        when_unset=f"box with {OBJECT_DETECTION_API}, input with prototypes, else required for a network with masks",
+        tasks=("detect",),
+    )
+    mask_threshold: str | None = recipe_field(
+        Parsed(parse_number, "a number, such as 0.5"),
+        "Value of a mask above which a pixel is of the object: 0.5 for probabilities, 0 for logits.",
+        metavar="VALUE",
+        when_unset="0.5; 0 with prototypes",
         tasks=("detect",),
     )
 

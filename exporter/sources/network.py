@@ -31,6 +31,7 @@ _USUAL_NAMES = {
     "scores": ("detection_scores", "scores", "confidence"),
     "classes": ("detection_classes", "classes"),
     "count": ("num_detections", "count"),
+    "masks": ("detection_masks",),
 }
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from savedmodel_bakery.exporter.recipe import Preprocessing
 from savedmodel_bakery.exporter.recipe.model import OBJECT_DETECTION_API
+from savedmodel_bakery.exporter.tasks import mask_reference
+from savedmodel_bakery.exporter.tasks.mask_settings import MaskSettings
 from savedmodel_bakery.exporter.tasks.task import (
     FARTHEST_FRACTION,
     Doubt,
@@ -40,6 +43,7 @@ class BoxSettings:
     max_boxes: int  # in an answer
     background_class: str  # `none`, `first` or `last` of the network's classes
     preprocessing: Preprocessing
+    masks: MaskSettings | None = None  # if the network returns masks
 
     @property
     def object_classes(self) -> slice:
@@ -53,6 +57,8 @@ class Detection(NamedTuple):
     label: str
     score: float  # 0..1
     box: np.ndarray  # float [4], ymin, xmin, ymax, xmax in pixels of the photo
+    # Returns its mask, which may be large: bool [height, width] of the photo, or the expected one.
+    mask: Callable[[], Any] | None = None
 
 
 def detect(settings: BoxSettings, result: NetworkResult, tolerance: Tolerance) -> list[Detection]:
@@ -61,7 +67,7 @@ def detect(settings: BoxSettings, result: NetworkResult, tolerance: Tolerance) -
     More than `max_boxes` if further ones have about the score of the last: a tiny difference in scores decides
     which of them is in an answer.
     """
-    boxes, scores, class_ids = _candidates(settings, result)
+    boxes, scores, class_ids, rows = _candidates(settings, result)
     place = placement_of(result.size, settings.preprocessing)
     detections: list[Detection] = []
     is_left = np.ones(len(boxes), bool)
@@ -75,8 +81,13 @@ def detect(settings: BoxSettings, result: NetworkResult, tolerance: Tolerance) -
         if settings.boxes != OBJECT_DETECTION_API:
             is_left &= (class_ids != class_id) | (iou(boxes, box) <= settings.iou_threshold)
         name = settings.class_names[class_id] if 0 <= class_id < len(settings.class_names) else ""
-        in_photo = np.clip(place.to_photo(box.reshape(2, 2)), 0, place.size).reshape(4)
-        detections.append(Detection(name or str(class_id), float(scores[index]), in_photo))
+        whole = place.to_photo(box.reshape(2, 2))
+        in_photo = np.clip(whole, 0, place.size).reshape(4)
+        mask = None
+        if settings.masks:
+            arguments = settings.masks, settings.preprocessing, result.outputs, int(rows[index]), whole.reshape(4)
+            mask = partial(mask_reference.expected_mask, *arguments, result.size)
+        detections.append(Detection(name or str(class_id), float(scores[index]), in_photo, mask))
         if len(detections) == settings.max_boxes:
             # Twice, because both this score and those of further boxes may differ.
             lowest = max(lowest, scores[index] - 2 * (tolerance.atol + tolerance.rtol * scores[index]))
@@ -86,7 +97,8 @@ def detect(settings: BoxSettings, result: NetworkResult, tolerance: Tolerance) -
 def doubts(settings: BoxSettings, result: NetworkResult, detections: Sequence[Detection]) -> tuple[Doubt, ...]:
     """Return the doubts about the recipe of a network's outputs, from which the task's detections follow."""
     of_scores = doubt_logits(result.outputs["scores"]) if settings.outputs == "logits" else ()
-    boxes, scores, _ = _candidates(settings, result)
+    of_scores += mask_reference.doubts(settings.masks, result.outputs) if settings.masks else ()
+    boxes, scores, _, _ = _candidates(settings, result)
     boxes = boxes[scores >= settings.threshold]
     if not len(boxes):
         return of_scores
@@ -102,14 +114,14 @@ def doubts(settings: BoxSettings, result: NetworkResult, detections: Sequence[De
         options = "--boxes yxyx --outputs probabilities " if settings.boxes == OBJECT_DETECTION_API else ""
         reason = f"box_unit is {settings.box_unit}, but {seen[unit]}"
         return (*of_scores, Doubt(reason, values, f"bake with {options}--box-unit {unit}", is_error=True))
-    if all(np.any(box[2:] <= box[:2]) for _, _, box in detections):
+    if all(np.any(detection.box[2:] <= detection.box[:2]) for detection in detections):
         reason = "all boxes are empty: the lower right corner is not below and right of the upper left one"
         return (*of_scores, Doubt(reason, values, "check --boxes and --box-unit"))
     return of_scores
 
 
-def _candidates(settings: BoxSettings, result: NetworkResult) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return boxes [count, 4] in pixels of the network's input, their scores and their class ids."""
+def _candidates(settings: BoxSettings, result: NetworkResult) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return boxes [count, 4] in pixels of the network's input, their scores, class ids, and rows in its outputs."""
     outputs = result.outputs
     boxes = _edges(settings, outputs["boxes"].astype(np.float64))
     scores = outputs["scores"].astype(np.float64)
@@ -122,10 +134,10 @@ def _candidates(settings: BoxSettings, result: NetworkResult) -> tuple[np.ndarra
     if "classes" in outputs:
         class_ids = outputs["classes"][: len(boxes)].astype(int)
         is_known = (class_ids >= 0) & (class_ids < len(settings.class_names)) | (settings.boxes == OBJECT_DETECTION_API)
-        return boxes[is_known], scores[is_known], class_ids[is_known]
+        return boxes[is_known], scores[is_known], class_ids[is_known], np.flatnonzero(is_known)
     scores = scores[:, settings.object_classes]
     rows, class_ids = np.nonzero(scores >= settings.threshold)
-    return boxes[rows], scores[rows, class_ids], class_ids
+    return boxes[rows], scores[rows, class_ids], class_ids, rows
 
 
 def _edges(settings: BoxSettings, boxes: np.ndarray) -> np.ndarray:
@@ -158,10 +170,10 @@ def share_without_partner(
 ) -> float:
     """Return the part of all boxes for which the other list has none that agrees.
 
-    Two boxes agree if their labels are the same, their scores differ within tolerance, and they overlap by the
-    tolerance's `iou`. A box without a partner doesn't count if its score is within tolerance of the threshold, or of
-    the last score of the other list if that is full, with `max_boxes`. Both lists have the best first; expected ones
-    beyond `max_boxes` may be in place of others.
+    Two boxes agree if their labels are the same, their scores differ within tolerance, and they and their masks
+    overlap by the tolerance's `iou`. A box without a partner doesn't count if its score is within tolerance of the
+    threshold, or of the last score of the other list if that is full, with `max_boxes`. Both lists have the best first;
+    expected ones beyond `max_boxes` may be in place of others.
     """
     required, tied = expected[:max_boxes], expected[max_boxes:]
     left = list(actual)
@@ -177,16 +189,24 @@ def share_without_partner(
 
 
 def _take_partner(detection: Detection, others: list[Detection], tolerance: Tolerance) -> bool:
-    """Remove the first of the others that agrees with a detection; return whether there is one."""
+    """Remove the first of the others that agrees with an expected detection; return whether there is one."""
     for index, other in enumerate(others):
         if (
             detection.label == other.label
             and _is_near(other.score, detection.score, tolerance)
             and (np.allclose(detection.box, other.box, atol=1e-3) or iou(detection.box, other.box) >= tolerance.iou)
+            and _has_mask(detection, other, tolerance)
         ):
             del others[index]
             return True
     return False
+
+
+def _has_mask(detection: Detection, other: Detection, tolerance: Tolerance) -> bool:
+    """Return whether the mask of another detection agrees with that of an expected one, if these have masks."""
+    if detection.mask is None or other.mask is None:
+        return True
+    return mask_reference.mask_iou(other.mask(), detection.mask(), tolerance) >= tolerance.iou
 
 
 def _is_near(score: float, expected: float, tolerance: Tolerance) -> bool:

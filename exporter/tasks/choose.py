@@ -26,6 +26,7 @@ from savedmodel_bakery.exporter.tasks.classify import Binary, Classify, Multilab
 from savedmodel_bakery.exporter.tasks.detect import Detect
 from savedmodel_bakery.exporter.tasks.heads import Heads, of_head
 from savedmodel_bakery.exporter.tasks.keypoints import Keypoints
+from savedmodel_bakery.exporter.tasks.mask_settings import choose_masks
 from savedmodel_bakery.exporter.tasks.picture import Picture
 from savedmodel_bakery.exporter.tasks.segment import Segment
 from savedmodel_bakery.exporter.tasks.task import Task
@@ -233,7 +234,7 @@ def _detect(recipe: Recipe, shapes: Mapping[str, Shape], class_names: Sequence[s
             f"the network's scores have {len(shapes['scores'])} axes: must be [images, boxes, classes], or beside an "
             "output for the classes [images, boxes]; assign it with --source-outputs classes=NAME"
         )
-    counts = {role: shapes[role][1] for role in ("boxes", "scores", "classes") if role in shapes}
+    counts = {role: shapes[role][1] for role in ("boxes", "scores", "classes", "masks") if role in shapes}
     if len({count for count in counts.values() if count is not None}) > 1:
         stated = ", ".join(f"{count} {role}" for role, count in counts.items())
         raise SourceError(f"the network returns {stated} per image: must be the same number")
@@ -255,6 +256,7 @@ def _detect(recipe: Recipe, shapes: Mapping[str, Shape], class_names: Sequence[s
         max_boxes=boxes.max_boxes or _DEFAULT_MAX_BOXES,
         background_class=boxes.background_class or "none",
         preprocessing=recipe.preprocessing,
+        masks=choose_masks(recipe, shapes),
     )
 
 

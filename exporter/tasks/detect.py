@@ -4,19 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from functools import partial
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from savedmodel_bakery.answers.run_lengths import decode_mask
+from savedmodel_bakery.errors import VerificationError
 from savedmodel_bakery.exporter.image import framing
 from savedmodel_bakery.exporter.recipe.model import OBJECT_DETECTION_API
 from savedmodel_bakery.exporter.tasks import box_reference
 from savedmodel_bakery.exporter.tasks.box_reference import BoxSettings, Detection
+from savedmodel_bakery.exporter.tasks.masks import encode_masks
 from savedmodel_bakery.exporter.tasks.task import Answers, Column, Comparison, NetworkResult, Signature, Task, Tolerance
 from savedmodel_bakery.exporter.tensor_types import Boxes, ClassIds, NetworkOutputs, Scores, Tensor
 
 _SHOWN = 3
+
+
+class _Found(NamedTuple):
+    """The boxes of images, best first; beyond the count they are of no meaning."""
+
+    boxes: Boxes  # in pixels of the network's input
+    scores: Scores
+    class_ids: ClassIds
+    count: Tensor  # int32 [images]
+    rows: Tensor | None  # which of the network's boxes they are, int32 [images, boxes], if it returns masks
 
 
 @dataclass(frozen=True)
@@ -27,6 +41,11 @@ class Detect(BoxSettings, Task):
     measure: ClassVar[str] = "share of boxes without a partner"
     tolerance: ClassVar[Tolerance] = Tolerance(atol=0.01, share=0.99, iou=0.9)
 
+    @property
+    def max_side(self) -> int | None:  # type: ignore[override]
+        """See `Task`. With masks, the time that one takes depends on the number of columns of the photo."""
+        return 2**16 - 1 if self.masks else None
+
     def signatures(self) -> Mapping[str, Signature]:
         """See `Task.signatures`."""
         columns: Mapping[str, Column] = {
@@ -35,16 +54,28 @@ class Detect(BoxSettings, Task):
             "scores": Column((self.max_boxes,), np.float32(0)),
             "count": Column((), np.int32(0)),
         }
+        if self.masks:
+            columns = {
+                **columns,
+                "mask_counts": Column((self.max_boxes,), b""),
+                "mask_size": Column((2,), np.int32(0)),
+            }
         answer = Signature("images", columns, self._compute)
         return {"serving_default": answer, "pixels": replace(answer, takes="pixels")}
 
     def compare(self, answers: Answers, result: NetworkResult, tolerance: Tolerance) -> Comparison:
         """See `Task.compare`. A box near the threshold, or near the end of a full list, needs no partner."""
         answer = answers["serving_default"]
+        masks: list[partial[np.ndarray] | None] = [None] * int(answer["count"])
+        if self.masks:
+            size = tuple(answer["mask_size"].tolist())
+            if size != result.size:
+                raise VerificationError(f"the SavedModel's masks have the size {size}, the photo {result.size}")
+            masks = [partial(decode_mask, counts.decode(), size) for counts in answer["mask_counts"][: len(masks)]]
         actual = [
-            Detection(label.decode(), float(score), box)
-            for label, score, box in zip(
-                *(answer[alias][: answer["count"]] for alias in ("labels", "scores", "boxes")), strict=True
+            Detection(label.decode(), float(score), box, mask)
+            for label, score, box, mask in zip(
+                *(answer[alias][: len(masks)] for alias in ("labels", "scores", "boxes")), masks, strict=True
             )
         ]
         expected = box_reference.detect(self, result, tolerance)
@@ -61,16 +92,23 @@ class Detect(BoxSettings, Task):
 
     def _compute(self, outputs: NetworkOutputs, sizes: Tensor) -> Sequence[Tensor]:
         find = self._read_found if self.boxes == OBJECT_DETECTION_API else self._suppress_overlapping
-        boxes, scores, class_ids, count = find(outputs)
+        found = find(outputs)
+        count = found.count
         is_box = tf.sequence_mask(count, self.max_boxes)
-        return (
-            tf.where(is_box[..., tf.newaxis], self._to_photo(boxes, sizes), 0.0),
-            tf.where(is_box, self._names(class_ids), ""),
-            tf.where(is_box, scores, 0.0),
+        boxes = self._to_photo(found.boxes, sizes)
+        whole = tf.cast(tf.tile(sizes, [1, 2]), tf.float32)[:, tf.newaxis]
+        computed = [
+            tf.where(is_box[..., tf.newaxis], tf.clip_by_value(boxes, 0.0, whole), 0.0),
+            tf.where(is_box, self._names(found.class_ids), ""),
+            tf.where(is_box, found.scores, 0.0),
             count,
-        )
+        ]
+        if self.masks:
+            counts = encode_masks(self.masks, self.preprocessing, outputs, found.rows, boxes, count, sizes)
+            computed += [counts, tf.cast(sizes, tf.int32)]
+        return computed
 
-    def _suppress_overlapping(self, outputs: NetworkOutputs) -> tuple[Boxes, Scores, ClassIds, Tensor]:
+    def _suppress_overlapping(self, outputs: NetworkOutputs) -> _Found:
         """Return the boxes that remain after non-maximum suppression per class, best first, and their number."""
         scores = outputs["scores"]
         if "classes" in outputs:  # one score per box
@@ -81,8 +119,9 @@ class Detect(BoxSettings, Task):
             if self.background_class != "none":
                 scores = scores[..., self.object_classes]
         scores = _without_padding(outputs, scores)
+        boxes = self._edges(outputs["boxes"])
         found = tf.image.combined_non_max_suppression(
-            self._edges(outputs["boxes"])[:, :, tf.newaxis],
+            boxes[:, :, tf.newaxis],
             scores,
             max_output_size_per_class=self.max_boxes,
             max_total_size=self.max_boxes,
@@ -91,9 +130,10 @@ class Detect(BoxSettings, Task):
             clip_boxes=False,
         )
         class_ids = tf.cast(found.nmsed_classes, tf.int32)
-        return found.nmsed_boxes, found.nmsed_scores, class_ids, found.valid_detections
+        rows = _find_rows(boxes, scores, found.nmsed_boxes, found.nmsed_scores, class_ids) if self.masks else None
+        return _Found(found.nmsed_boxes, found.nmsed_scores, class_ids, found.valid_detections, rows)
 
-    def _read_found(self, outputs: NetworkOutputs) -> tuple[Boxes, Scores, ClassIds, Tensor]:
+    def _read_found(self, outputs: NetworkOutputs) -> _Found:
         """Return the boxes of a network that has suppressed overlapping ones itself, best first, and their number."""
         scores, class_ids = _without_padding(outputs, outputs["scores"]), tf.cast(outputs["classes"], tf.int32)
         missing = tf.maximum(self.max_boxes - tf.shape(scores)[1], 0)
@@ -101,11 +141,12 @@ class Detect(BoxSettings, Task):
         scores = tf.pad(scores, [[0, 0], [0, missing]], constant_values=-1.0)
         best = tf.math.top_k(scores, self.max_boxes)
         boxes = tf.pad(self._edges(outputs["boxes"]), [[0, 0], [0, missing], [0, 0]])
-        return (
+        return _Found(
             tf.gather(boxes, best.indices, batch_dims=1),
             best.values,
             tf.gather(tf.pad(class_ids, [[0, 0], [0, missing]]), best.indices, batch_dims=1),
             tf.math.count_nonzero(best.values >= 0, axis=1, dtype=tf.int32),
+            best.indices,
         )
 
     def _edges(self, boxes: Boxes) -> Boxes:
@@ -122,10 +163,9 @@ class Detect(BoxSettings, Task):
         return tf.stack(edges, axis=-1) * tf.constant([height, width, height, width], tf.float32)
 
     def _to_photo(self, boxes: Boxes, sizes: Tensor) -> Boxes:
-        """Return boxes in pixels of the photos, of which they cover no more than there is."""
+        """Return boxes in pixels of the photos, beyond which they may extend."""
         corners = framing.to_photo(tf.reshape(boxes, [-1, 2 * self.max_boxes, 2]), sizes, self.preprocessing)
-        whole = tf.cast(tf.tile(sizes, [1, 2]), tf.float32)[:, tf.newaxis]
-        return tf.clip_by_value(tf.reshape(corners, [-1, self.max_boxes, 4]), 0.0, whole)
+        return tf.reshape(corners, [-1, self.max_boxes, 4])
 
     def _probabilities(self, scores: Scores) -> Scores:
         if self.outputs == "probabilities":
@@ -137,6 +177,25 @@ class Detect(BoxSettings, Task):
         is_known = (class_ids >= 0) & (class_ids < len(self.class_names))
         names = tf.gather(tf.constant(self.class_names), tf.where(is_known, class_ids, 0))
         return tf.where(is_known & tf.not_equal(names, ""), names, tf.strings.as_string(class_ids))
+
+
+def _find_rows(boxes: Boxes, scores: Scores, kept: Boxes, kept_scores: Scores, class_ids: ClassIds) -> Tensor:
+    """Return which of the boxes are kept, int32 [images, kept]: combined_non_max_suppression does not say.
+
+    Boxes of one class with the same edges and the same score are not both kept, unless any overlap is allowed.
+    """
+
+    def find(image: tuple[Boxes, Scores, Boxes, Scores, ClassIds]) -> Tensor:
+        boxes, scores, kept, kept_scores, class_ids = image
+        is_kept = tf.equal(tf.gather(scores, class_ids, axis=1), kept_scores)
+        for edge, kept_edge in zip(tf.unstack(boxes, axis=1), tf.unstack(kept, axis=1), strict=True):
+            is_kept &= tf.equal(edge[:, tf.newaxis], kept_edge)
+        return tf.argmax(tf.cast(is_kept, tf.int32), axis=0, output_type=tf.int32)
+
+    spec = tf.TensorSpec([kept.shape[1]], tf.int32)
+    return tf.map_fn(
+        find, (boxes, scores, kept, kept_scores, class_ids), fn_output_signature=spec, parallel_iterations=1
+    )
 
 
 def _without_padding(outputs: NetworkOutputs, scores: Scores) -> Scores:

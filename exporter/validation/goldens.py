@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from google.protobuf.json_format import MessageToDict
 
+from savedmodel_bakery.answers import run_lengths
 from savedmodel_bakery.exporter.tasks.task import Signature, Task, Tolerance
 from savedmodel_bakery.exporter.validation.session import (
     PredictionLog,
@@ -32,6 +33,7 @@ NOT_AN_IMAGE = b"<html>"
 
 _PICTURE = "png_bytes"
 _PIXEL_TOLERANCE = 0.5
+_MASK_TOLERANCE = 0.01  # 1 less the IoU: another processor may compute a value on the other side of the threshold
 # Differences that another processor or another build of TensorFlow may cause in other numbers, relative to the largest
 # number of the output, or to 1 if that is more.
 _TOLERANCE = 1e-3
@@ -78,6 +80,7 @@ def _compared(signature: Signature) -> list[str]:
 def golden_tolerances(logs: Sequence[PredictionLog], least: Tolerance | None = None) -> dict[str, float]:
     """Return the allowed absolute differences by output, for the responses in `logs`; other outputs must be equal.
 
+    The difference of two masks is 1 less their intersection over union.
     `least` is for a network that computes in 16 bits, whose answers depend on the processor as much as they differ from
     those in float32.
     """
@@ -86,7 +89,8 @@ def golden_tolerances(logs: Sequence[PredictionLog], least: Tolerance | None = N
     for alias, array in itertools.chain.from_iterable(_outputs(log).items() for log in logs):
         if array.dtype.kind == "f":
             largest[alias] = float(np.abs(array).max(initial=largest.get(alias, 1.0)))
-    return {
+    masks = {alias for log in logs for alias in _outputs(log) if alias.endswith(run_lengths.ALIAS)}
+    return dict.fromkeys(sorted(masks), max(_MASK_TOLERANCE, 1 - least.iou)) | {
         alias: _PIXEL_TOLERANCE if alias == "pixels" else max(_TOLERANCE * value, least.atol + least.rtol * value)
         for alias, value in largest.items()
     }

@@ -49,6 +49,22 @@ def test_boxes_are_drawn_on_the_upright_photo() -> None:
     assert (50, 20, 3) == drawn.shape
 
 
+def test_masks_are_translucent() -> None:
+    """That of the best box is above the others. The photo is turned upright, so that it has the size of its masks."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    size, colours = (3, 4), {"cat": (255, 0, 0), "dog": (0, 255, 0)}
+    boxes = (Box("cat", 0.9, 9, 9, 9, 9, "42102", size), Box("dog", 0.8, 9, 9, 9, 9, "0<", size))
+    photo = png(np.full((4, 3, 3), 100, np.uint8), exif)
+    drawn = pixels(DETECT.draw(photo, Detections(True, None, boxes), colours)).astype(int)
+    assert (3, 4, 3) == drawn.shape
+    np.testing.assert_allclose([50, 177, 50], drawn[0, 3], atol=1)
+    np.testing.assert_allclose([152, 88, 25], drawn[2, 1], atol=1)
+    other = Box("cat", 0.9, 0, 0, 1, 1, "<", (4, 3))
+    with pytest.raises(ValueError, match="the mask has 3×4 pixels, but the photo 4×3"):
+        DETECT.draw(photo, Detections(True, None, (other,)), {})
+
+
 def test_points_are_joined() -> None:
     points = (Keypoint("nose", 10, 20, None), Keypoint("tail", 10, 60, None))
     drawn = pixels(

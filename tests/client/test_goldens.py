@@ -71,6 +71,15 @@ def test_outputs_that_agree(expected: np.ndarray, actual: np.ndarray, atol: floa
     assert [] == compare({"y": expected}, {"y": actual}, lambda _: atol)
 
 
+@pytest.mark.parametrize(("actual", "is_same"), [("42102", True), ("421O3", True), ("426", False), ("~", False)])
+def test_masks_may_differ_by_a_part_of_their_pixels(actual: str, is_same: bool) -> None:
+    """The expected one has four pixels, the second three of them, the third half of them."""
+    expected, other = (np.array([[text.encode(), b""]], object) for text in ("42102", actual))
+    differences = compare({"a_mask_counts": expected}, {"a_mask_counts": other}, lambda _: 0.26)
+    assert is_same is not bool(differences)
+    assert (actual == "42102") is not bool(compare({"mask_counts": expected}, {"mask_counts": other}, lambda _: 0.0))
+
+
 @pytest.mark.parametrize(
     ("expected", "actual", "atol", "text"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import canned_models
@@ -73,6 +74,16 @@ def test_a_map_is_decoded_on_demand(connect: Connect) -> None:
     Image.new("RGB", (2, 2)).save(coloured, "PNG")
     with pytest.raises(InvalidResponseError, match="the map is a PNG file of mode RGB: must be 8-bit grey"):
         _ = Segmentation(True, None, coloured.getvalue()).map
+
+
+def test_a_mask_is_decoded_on_demand(connect: Connect) -> None:
+    (box,) = connect("masker").detect(b"horse").boxes
+    assert ("42102", (3, 4)) == (box.mask_counts, box.mask_size)
+    assert [[0, 0, 0, 0], [0, 1, 1, 0], [0, 1, 1, 0]] == box.mask.astype(int).tolist()
+    with pytest.raises(InvalidResponseError, match="the mask is invalid: it has 12 pixels: must be 16, of 4x4"):
+        _ = replace(box, mask_size=(4, 4)).mask
+    with pytest.raises(ValueError, match="the box has no mask: the model was baked without masks"):
+        _ = RESULTS["detect"][1].boxes[0].mask
 
 
 @pytest.mark.parametrize("top_k", [1, 3])

@@ -140,6 +140,9 @@ TYPE_NAMES = {
     "u64": "DT_UINT64",
     "u8": "DT_UINT8",
 }
+# A mask of 3 by 4 pixels, of which the middle two of the last two rows are set.
+MASK_COUNTS = "42102"
+NO_MASK = {"mask_counts": None, "mask_size": None}
 MODELS = {
     "half_plus_two": Model(
         {"serving_default": signature_of({"x": "DT_FLOAT"}, {"y": "DT_FLOAT"})},
@@ -164,6 +167,16 @@ MODELS = {
             "count": 2,
         }
     ),
+    "masker": canned_task(
+        {
+            "boxes": [[1.0, 1.0, 3.0, 3.0], [0.0, 0.0, 0.0, 0.0]],
+            "labels": [b"cat", b""],
+            "scores": [0.75, 0],
+            "count": 1,
+            "mask_counts": [MASK_COUNTS.encode(), b""],
+            "mask_size": [3, 4],
+        }
+    ),
     "segmenter": canned_task(
         {"map_png_bytes": MAP, "shares": [0.5, 0.25, 0.25], "labels": [b"road", b"tree", b"road"]}
     ),
@@ -185,8 +198,25 @@ CELLS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "detector": (
         {
             "boxes": [
-                {"label": "cat", "score": 0.75, "ymin": 1.0, "xmin": 2.0, "ymax": 3.0, "xmax": 4.0},
-                {"label": "dog", "score": 0.5, "ymin": 0.0, "xmin": 0.5, "ymax": 1.0, "xmax": 1.5},
+                {"label": "cat", "score": 0.75, "ymin": 1.0, "xmin": 2.0, "ymax": 3.0, "xmax": 4.0, **NO_MASK},
+                {"label": "dog", "score": 0.5, "ymin": 0.0, "xmin": 0.5, "ymax": 1.0, "xmax": 1.5, **NO_MASK},
+            ]
+        },
+        {"boxes": []},
+    ),
+    "masker": (
+        {
+            "boxes": [
+                {
+                    "label": "cat",
+                    "score": 0.75,
+                    "ymin": 1.0,
+                    "xmin": 1.0,
+                    "ymax": 3.0,
+                    "xmax": 3.0,
+                    "mask_counts": MASK_COUNTS,
+                    "mask_size": [3, 4],
+                }
             ]
         },
         {"boxes": []},

@@ -24,6 +24,7 @@ CLASSIFICATION = {
     "error": None,
     "top": [{"label": "<b>cat", "score": 0.75, "class_id": 4}, {"label": "dog", "score": 0.25, "class_id": 2}],
 }
+NO_MASK = {"mask_counts": None, "mask_size": None}
 RESULTS: dict[str, Any] = {
     "classify": CLASSIFICATION,
     "multilabel": {"ok": True, "error": None, "tags": [{"label": "cat", "score": 0.75}]},
@@ -31,7 +32,23 @@ RESULTS: dict[str, Any] = {
     "detect": {
         "ok": True,
         "error": None,
-        "boxes": [{"label": "cat", "score": 0.75, "ymin": 1.0, "xmin": 2.0, "ymax": 30.0, "xmax": 14.0}],
+        "boxes": [{"label": "cat", "score": 0.75, "ymin": 1.0, "xmin": 2.0, "ymax": 30.0, "xmax": 14.0, **NO_MASK}],
+    },
+    "masks": {
+        "ok": True,
+        "error": None,
+        "boxes": [
+            {
+                "label": "cat",
+                "score": 0.75,
+                "ymin": 1.0,
+                "xmin": 1.0,
+                "ymax": 3.0,
+                "xmax": 3.0,
+                "mask_counts": "42102",
+                "mask_size": [3, 4],
+            }
+        ],
     },
     "segment": {
         "ok": True,
@@ -46,7 +63,7 @@ RESULTS: dict[str, Any] = {
     "broken boxes": {
         "ok": True,
         "error": None,
-        "boxes": [{"label": "cat", "score": None, "ymin": None, "xmin": 2.0, "ymax": None, "xmax": 14.0}],
+        "boxes": [{"label": "cat", "score": None, "ymin": None, "xmin": 2.0, "ymax": None, "xmax": 14.0, **NO_MASK}],
     },
 }
 EMPTY = {
@@ -54,6 +71,7 @@ EMPTY = {
     "multilabel": {"tags": []},
     "embed": {"embedding": []},
     "detect": {"boxes": []},
+    "masks": {"boxes": []},
     "segment": {"shares": {}, "map_png": "", "probability_png": "", "labels": []},
     "regress": {"values": {}},
     "broken": {"values": {}},
@@ -107,7 +125,7 @@ def test_a_form_has_a_result_per_photo_and_a_bad_photo_does_not_affect_the_other
     response = send(registry, f"/photos/{quote(task)}", body, headers)
     assert (200, "nosniff") == (response.status, response.headers["X-Content-Type-Options"])
     answer = json.loads(response.body)
-    name = {"broken": "regress", "broken boxes": "detect"}.get(task, task)
+    name = {"broken": "regress", "broken boxes": "detect", "masks": "detect"}.get(task, task)
     signature = "top_k" if task == "classify" else "serving_default"
     results = [RESULTS[task], {"ok": False, "error": "damaged", **EMPTY[task]}]
     assert {"model": task, "version": 3, "task": name, "signature": signature, "results": results} == answer
