@@ -299,6 +299,8 @@ def _arranged(outputs: NetworkOutputs) -> NetworkOutputs:
     count = outputs["boxes"].shape[1]
     if len(masks.shape) == 4 and count is not None and masks.shape[1] != count == masks.shape[3]:
         return {**outputs, "masks": tf.transpose(masks, [0, 3, 1, 2])}
-    if prototypes is not None and prototypes.shape[3] != masks.shape[-1] == prototypes.shape[1]:
+    if prototypes is None or len(prototypes.shape) != 4:
+        return outputs
+    if prototypes.shape[3] != masks.shape[-1] == prototypes.shape[1]:
         return {**outputs, "prototypes": tf.transpose(prototypes, [0, 2, 3, 1])}
     return outputs

@@ -84,7 +84,8 @@ ask_options = option_group(
     click.option(
         "--draw",
         type=click.Path(dir_okay=False, path_type=Path),
-        help="File for the photo with the boxes of a detector or the map of a segmenter, .png. Needs the extra draw.",
+        help="File for the photo with the boxes and masks of a detector, or the map of a segmenter, .png. Needs the "
+        "extra draw.",
     ),
     click.option(
         "--colours",

@@ -169,7 +169,10 @@ function drawBoxes(bitmap, rows, name) {
   context.drawImage(bitmap, 0, 0, canvas.width, canvas.height);
   context.font = "14px system-ui, sans-serif";
   context.textBaseline = "top";
-  for (const { xmin, ymin, xmax, ymax, label, swatch } of [...rows].reverse()) {
+  for (const row of [...rows].reverse()) {
+    const { xmin, ymin, xmax, ymax, label, swatch, mask_size: size } = row;
+    // Unless this browser and the model rotate the photo differently.
+    if (size && size[0] === bitmap.height && size[1] === bitmap.width) drawMask(context, row);
     context.strokeStyle = context.fillStyle = swatch;
     context.lineWidth = 3;
     context.strokeRect(scale * xmin, scale * ymin, scale * (xmax - xmin), scale * (ymax - ymin));
@@ -180,6 +183,45 @@ function drawBoxes(bitmap, rows, name) {
     context.fillText(label, x + 4, y + 2);
   }
   return element("figure", {}, canvas);
+}
+
+// Tints the pixels of a mask.
+function drawMask(context, { mask_counts: counts, mask_size: [height, width], swatch }) {
+  const mask = decodeMask(counts, height * width);
+  const { width: columns, height: rows } = context.canvas;
+  const layer = element("canvas", { width: columns, height: rows });
+  const pixels = layer.getContext("2d").createImageData(columns, rows);
+  const rgb = toRgb(swatch);
+  for (let y = 0; y < rows; y += 1) {
+    for (let x = 0; x < columns; x += 1) {
+      const [row, column] = [Math.floor(((y + 0.5) * height) / rows), Math.floor(((x + 0.5) * width) / columns)];
+      if (mask[column * height + row]) pixels.data.set(rgb, 4 * (y * columns + x));
+    }
+  }
+  layer.getContext("2d").putImageData(pixels, 0, 0);
+  context.globalAlpha = 0.5;
+  context.drawImage(layer, 0, 0);
+  context.globalAlpha = 1;
+}
+
+// Returns the pixels of a mask, column by column, from COCO's compressed run lengths; see answers/run_lengths.py.
+function decodeMask(counts, size) {
+  const pixels = new Uint8Array(size);
+  const lengths = [];
+  let [number, factor, end] = [0, 1, 0];
+  for (const character of counts) {
+    const digit = character.charCodeAt(0) - 48;
+    number += (digit & 31) * factor; // not shifted: lengths may have more than 31 bits
+    factor *= 32;
+    if (digit & 32) continue;
+    if (digit & 16) number -= factor;
+    if (lengths.length > 2) number += lengths.at(-2);
+    if (lengths.length % 2) pixels.fill(1, end, end + number);
+    end += number;
+    lengths.push(number);
+    [number, factor] = [0, 1];
+  }
+  return pixels;
 }
 
 // Draws the points, and a line for each of the edges, pairs of their numbers.

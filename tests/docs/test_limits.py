@@ -15,6 +15,7 @@ from savedmodel_bakery.client.transports import amqp_frames, failures
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.recipe.preprocessing import MAX_SIZE
 from savedmodel_bakery.exporter.tasks.classify import Classify
+from savedmodel_bakery.exporter.tasks.heads import Heads
 from savedmodel_bakery.serving.amqp import batching as amqp_batching
 from savedmodel_bakery.serving.amqp import queues
 from savedmodel_bakery.serving.commands import amqp as amqp_cli
@@ -36,6 +37,7 @@ VALUES = {
     "nesting of JSON": dtypes.MAX_DIMENSIONS,
     "pixels of an image": Recipe.FIELDS["max_pixels"].default,
     "side of the network's input": MAX_SIZE,
+    "side of a photo for tasks": Heads.max_side,
     "images per request to `preprocess`": Recipe.FIELDS["max_pixels"].default,
     "images of a request per run": Recipe.FIELDS["rows_per_run"].default,
     "labels in a response": Recipe.FIELDS["top_k"].default,

@@ -22,6 +22,9 @@ NUMBERS: dict[str, Any] = {"task": "regress", "labels": None, "outputs": None, "
 
 
 SCORED = {"boxes": (5, 4), "scores": (5, 2)}
+MASKS = {"source_outputs": "boxes=boxes,scores=scores,masks=masks"}
+YOLO = {"output0": (9, 20), "output1": (8, 8, 3)}
+YOLO_ROLES = {"source_outputs": "boxes=output0,scores=output0,masks=output0,prototypes=output1"}
 
 
 def network(shapes: Any) -> Callable[[tf.Tensor], Any]:
@@ -59,6 +62,28 @@ def network(shapes: Any) -> Callable[[tf.Tensor], Any]:
             {"detection_boxes": (5, 4), "detection_scores": (5,), "detection_classes": (5,), "num_detections": ()},
             API,
             {"boxes": (5, 4), "scores": (5,), "classes": (5,), "count": ()},
+        ),
+        (
+            {
+                "detection_boxes": (5, 4),
+                "detection_scores": (5,),
+                "detection_classes": (5,),
+                "detection_masks": (5, 3, 3),
+            },
+            API,
+            {"boxes": (5, 4), "scores": (5,), "classes": (5,), "masks": (5, 3, 3)},
+        ),
+        (YOLO, BOXES | YOLO_ROLES, {"boxes": (20, 4), "scores": (20, 2), "masks": (20, 3), "prototypes": (8, 8, 3)}),
+        (
+            {"a": (20, 6)},
+            BOXES | {"source_outputs": "boxes=a,scores=a"},
+            {"boxes": (20, 4), "scores": (20, 2)},
+        ),
+        (SCORED | {"masks": (7, 9, 5)}, BOXES | MASKS, SCORED | {"masks": (5, 7, 9)}),  # channels first
+        (
+            SCORED | {"masks": (5, 3), "p": (3, 8, 9)},
+            BOXES | {"source_outputs": "boxes=boxes,scores=scores,masks=masks,prototypes=p"},
+            SCORED | {"masks": (5, 3), "prototypes": (8, 9, 3)},
         ),
     ],
 )
@@ -120,6 +145,22 @@ def test_outputs_are_assigned_by_task_and_name(
             {"boxes": (5, 4), "scores": (6, 2)},
             BOXES,
             "the network returns 5 boxes, 6 scores per image: must be the same number",
+        ),
+        (SCORED | {"masks": (5,)}, BOXES | MASKS, "for the masks: it must return [images, boxes, height, width], or"),
+        (
+            YOLO | {"output1": (8, 3)},
+            BOXES | YOLO_ROLES,
+            "for the prototypes: it must return [images, height, width, co",
+        ),
+        (
+            YOLO,
+            BOXES | {"source_outputs": "boxes=output0,scores=output0,masks=output0"},
+            "the output for the boxes and the masks needs another one: --source-outputs prototypes=NAME",
+        ),
+        (
+            {"a": (20,)},
+            BOXES | {"source_outputs": "boxes=a,scores=a"},
+            "the output for boxes, scores has the shape (None, 20): must be [images, boxes, columns]",
         ),
         ({"boxes": (5, 4), "scores": (5,)}, BOXES, "assign it with --source-outputs classes=NAME"),
         ({"boxes": (5, 4), "scores": (5, 2)}, API, "the network's scores have 3 axes"),

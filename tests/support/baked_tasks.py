@@ -32,7 +32,10 @@ TASKS: dict[str, tuple[str, dict[str, Any]]] = {
     "regress": ("meter", {"task": "regress", "output_names": "red,green"}),
     "image": ("negative", {"task": "image", "output_range": "0..1", "output_size": "photo"}),
     "tensors": ("tagger", {"task": "tensors"}),
-    "detect": ("detector", _COLOURS | _BOXES),
+    "detect": (
+        "masker",
+        _COLOURS | _BOXES | {"source_outputs": "boxes=boxes,scores=scores,masks=masks", "mask_area": "box"},
+    ),
     "keypoints": (
         "pointer",
         {

@@ -54,15 +54,54 @@ class Detector(tf.Module):
         return {"boxes": boxes, "scores": scores}
 
 
-def save_like_object_detection_api(path: Path) -> None:
+def masks_in_boxes(pixels: tf.Tensor, boxes: tf.Tensor) -> tf.Tensor:
+    """Return which parts of the boxes of red, green and blue have that colour: [n, 3, 28, 28], 0..1."""
+    is_coloured = tf.cast(colour_scores(pixels) > 0.5, tf.float32)
+    images = tf.shape(boxes)[0]
+    masks = [
+        tf.image.crop_and_resize(is_coloured[..., colour, tf.newaxis], boxes[:, colour], tf.range(images), [28, 28])
+        for colour in range(3)
+    ]
+    return tf.stack(masks, 1)[..., 0]
+
+
+class Masker(Detector):
+    """Returns masks in the boxes too; those of the worse boxes are empty."""
+
+    def __call__(self, pixels: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Return the outputs by name."""
+        boxes, scores = self.boxes_and_scores(pixels)
+        masks = masks_in_boxes(pixels, boxes[:, 3:])
+        return {"boxes": boxes, "scores": scores, "masks": tf.concat([tf.zeros_like(masks), masks], 1)}
+
+
+class Prototyper(Detector):
+    """Returns what Ultralytics' models for segmentation return, with three classes and three prototypes."""
+
+    def __call__(self, pixels: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Return columns [n, 4 + 3 + 3, boxes], of which four are in pixels, and prototypes [n, half, half, 3]."""
+        edges, scores = self.boxes_and_scores(pixels)
+        top, left, bottom, right = tf.unstack(edges * tf.cast(tf.tile(tf.shape(pixels)[1:3], [2]), tf.float32), axis=-1)
+        boxes = tf.stack([(left + right) / 2, (top + bottom) / 2, right - left, bottom - top], -1)
+        coefficients = 4 * tf.tile(tf.concat([-tf.eye(3), tf.eye(3)], 0)[tf.newaxis], [tf.shape(pixels)[0], 1, 1])
+        filler = tf.zeros([tf.shape(pixels)[0], 14, 10])
+        rows = tf.concat([tf.concat([boxes, scores, coefficients], -1), filler], 1)
+        prototypes = tf.nn.avg_pool2d(colour_scores(pixels), 2, 2, "VALID") - 0.5
+        return {"output0": tf.ensure_shape(tf.transpose(rows, [0, 2, 1]), [None, 10, 20]), "output1": prototypes}
+
+
+def save_like_object_detection_api(path: Path, *, has_masks: bool = False) -> None:
     """Write a SavedModel as TensorFlow's Object Detection API exports it: one uint8 image, ids from 1, without NMS."""
     detector = Detector()
 
     @tf.function(input_signature=[tf.TensorSpec([1, None, None, 3], tf.uint8, name="input_tensor")], autograph=False)
     def detect(input_tensor: tf.Tensor) -> dict[str, tf.Tensor]:
-        boxes, scores = detector.boxes_and_scores(tf.cast(input_tensor, tf.float32) / 255)
+        pixels = tf.cast(input_tensor, tf.float32) / 255
+        boxes, scores = detector.boxes_and_scores(pixels)
         boxes, scores = boxes[:, 3:], tf.linalg.diag_part(scores[:, 3:])
+        masks = {"detection_masks": tf.ensure_shape(masks_in_boxes(pixels, boxes), [1, 3, 28, 28])}
         return {
+            **(masks if has_masks else {}),
             "detection_boxes": tf.ensure_shape(boxes, [1, 3, 4]),
             "detection_scores": tf.ensure_shape(scores, [1, 3]),
             "detection_classes": tf.constant([[1.0, 2.0, 4.0]]),
@@ -108,6 +147,16 @@ class Segmenter(tf.Module):
 def detector() -> tf.Module:
     """Return a detector, for `--model shape_models:detector`."""
     return Detector()
+
+
+def masker() -> tf.Module:
+    """Return a detector with masks, for `--model shape_models:masker`."""
+    return Masker()
+
+
+def prototyper() -> tf.Module:
+    """Return a network like those of Ultralytics, for `--model shape_models:prototyper`."""
+    return Prototyper()
 
 
 def pointer() -> tf.Module:

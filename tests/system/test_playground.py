@@ -195,6 +195,8 @@ def test_maps_and_boxes_are_drawn_where_they_are(
     )
     assert edges[0] not in ([255, 0, 0], [48, 48, 48])  # the left edge of the red part
     assert edges[1] not in ([255, 0, 0], [48, 48, 48])  # and the right one
+    is_tinted = [drawn != seen for drawn, seen in zip(colours_of(article, 1), colours_of(article, 0), strict=True)]
+    assert [True, True, False] == is_tinted  # the masks of the red and the green part
 
 
 def test_classes_with_the_same_label_have_the_same_colour(

@@ -81,6 +81,9 @@ def test_every_transport_returns_the_same_results(
         for box in good.boxes:
             edges = [box.ymin, box.xmin, box.ymax, box.xmax]
             assert np.array(SHAPES[box.label]) * [HEIGHT, WIDTH, HEIGHT, WIDTH] == pytest.approx(edges, abs=1)
+            area = {"red": HEIGHT * WIDTH * 3 / 4, "green": HEIGHT * WIDTH / 8}[box.label]
+            assert (HEIGHT, WIDTH) == box.mask.shape
+            assert area == pytest.approx(np.count_nonzero(box.mask), rel=0.1)
     for client in clients("keypoints"):
         good, bad = client.keypoints(images)
         assert not bad.ok

@@ -15,6 +15,7 @@ from savedmodel_bakery.answers.parquet import SCHEMAS
 from savedmodel_bakery.serving.bulk.classifier import PHOTOS, Classifier, read_task
 from savedmodel_bakery.wire.status import StatusError
 
+NO_MASK = {"mask_counts": None, "mask_size": None}
 TABLE = pa.table({"image": ["a", "b", "c"], "content": [b"?", b"bad", None], "error": [None, None, "torn"]}, PHOTOS)
 
 
@@ -26,8 +27,8 @@ TABLE = pa.table({"image": ["a", "b", "c"], "content": [b"?", b"bad", None], "er
             "detect",
             "boxes",
             [
-                {"label": "cat", "score": 0.75, "ymin": 1, "xmin": 2, "ymax": 30, "xmax": 14},
-                {"label": "dog", "score": 0.5, "ymin": 0, "xmin": 0.5, "ymax": 10, "xmax": 19},
+                {"label": "cat", "score": 0.75, "ymin": 1, "xmin": 2, "ymax": 30, "xmax": 14, **NO_MASK},
+                {"label": "dog", "score": 0.5, "ymin": 0, "xmin": 0.5, "ymax": 10, "xmax": 19, **NO_MASK},
             ],
         ),
         (task_models.segmenter, "segment", "shares", [("road", 1 / 2), ("tree", 1 / 6), ("car", 1 / 3)]),
