@@ -18,10 +18,12 @@ from savedmodel_bakery.exporter.calibration import NO_CALIBRATION, read_calibrat
 from savedmodel_bakery.exporter.evidence import SEARCH_S, Judgement, Sources, judge_all
 from savedmodel_bakery.exporter.recipe import Recipe, RecipeFile, complete_recipe, convert_values, read_recipe_file
 from savedmodel_bakery.exporter.servable_module import ServableModule
+from savedmodel_bakery.exporter.sources.network import Network
 from savedmodel_bakery.exporter.sources.onnx_file import is_onnx
 from savedmodel_bakery.exporter.tasks.choose import read_class_names
 from savedmodel_bakery.exporter.validation.agreement import Agreement, OnnxModel, onnx_network
 from savedmodel_bakery.exporter.validation.int8_agreement import check_min_agreement
+from savedmodel_bakery.exporter.validation.other_values import describe_random, read_values
 from savedmodel_bakery.exporter.validation.report import ParityReport, check_writable, write_html_page
 from savedmodel_bakery.exporter.validation.session import SessionProcess
 from savedmodel_bakery.exporter.validation.validate import Int8Evaluation, Validation, validate_and_record
@@ -60,6 +62,7 @@ def bake(
     inputs: str | None = None,
     predictions: str | None = None,
     labelled: str | Path | None = None,
+    input_values: str | Path | None = None,
     search_seconds: float = SEARCH_S,
     atol: float | None = None,
     rtol: float | None = None,
@@ -90,6 +93,8 @@ def bake(
         predictions: what the network answered in training for some of the photos, a `.csv`, `.json` or `.npz` file or
             `module:function` of a path; see `evidence.answer_files`. Fields that are not stated are found from it.
         labelled: photos with their right labels, a folder with one folder per label or a `.csv` of file and label.
+        input_values: for a network with inputs beside the image, a `.json` file with their values for each photo; see
+            `validation.other_values`. None takes random values.
         search_seconds: how long the search for the recipe may take, for each of the three.
         atol: allowed difference of an answer from the reference pipeline's; None is the task's default: 0.01 for
             probabilities, 0.001 for the cosine distance of embeddings, 0.0001 for numbers of tasks regress and tensors,
@@ -149,6 +154,11 @@ def bake(
         )
     photo_files = [Path(photo) for photo in photos] if photos else resources.example_photos()
     stated = {**like, **network.recipe, **values}
+    others = read_values(network.others, photo_files, None if input_values is None else Path(input_values))
+    if network.others:
+        _check_uses(network, {"--predictions": predictions, "--labelled": labelled, "--reference": reference})
+        if input_values is None:
+            progress(f"no --input-values given: {describe_random(network.others)}")
     evidence, shown = judge_all(
         Sources(inputs, predictions, labelled), stated, network, photo_files, search_seconds, progress=progress
     )
@@ -156,6 +166,8 @@ def bake(
     complete = complete_recipe(known, values, like=like, scaling_layer=network.scaling_layer)
     if network.scaling_layer and "channels" not in {**like, **network.recipe, **values}:
         progress(f"assuming channels RGB: layer {network.scaling_layer!r} scales pixels, but does not say their order")
+    if network.others and complete.optimisation.is_int8:
+        raise RecipeError("precision int8 is for networks whose only input is an image: pass another --precision")
     min_agreement = check_min_agreement(min_agreement, complete)
     if onnx is not None and complete.optimisation.is_int8:
         raise RecipeError(
@@ -163,7 +175,7 @@ def bake(
             "check the conversion with --precision float32 first"
         )
     onnx_call = None if onnx is None else onnx.network(complete)
-    if reference is None and is_onnx(model) and not complete.optimisation.is_int8:
+    if reference is None and is_onnx(model) and not complete.optimisation.is_int8 and not network.others:
         try:
             onnx_call = OnnxModel(Path(model)).network(complete)
         except (MissingPackageError, SourceError) as error:
@@ -177,7 +189,7 @@ def bake(
         )
     with nullcontext(session) if session else SessionProcess() as session:
         progress("building the servable")
-        servable = ServableModule(network.call, complete, class_names, calibration)
+        servable = ServableModule(network.call, complete, class_names, calibration, others=network.others)
         task = servable.task
         if servable.quantisation is not None:
             stated_digests = ",".join(servable.calibration.digests)
@@ -200,6 +212,7 @@ def bake(
                     model_name=base_path.name,
                     evidence=[judgement.to_json() for judgement in evidence],
                     photos=photo_files,
+                    others=others,
                     tolerance=task.tolerance.replaced(**stated),
                     onnx=None if onnx_call is None else onnx_network(onnx_call, complete, task, stated),
                     int8=Int8Evaluation(held_back or photo_files, min_agreement, servable.quantisation)
@@ -232,6 +245,15 @@ def _read_recipe(recipe: Recipe | Mapping[str, Any] | str | Path | None) -> Reci
             return RecipeFile(None, dict(recipe))
         case _:
             return read_recipe_file(Path(recipe))
+
+
+def _check_uses(network: Network, options: Mapping[str, object]) -> None:
+    """Reject options that run the network on images alone."""
+    for option, value in options.items():
+        if value is not None:
+            raise RecipeError(
+                f"{option} is for networks whose only input is an image: this one takes {', '.join(network.others)} too"
+            )
 
 
 def _check_same_model(base_path: Path, model: str) -> None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,15 @@ import tensorflow as tf
 from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.recipe.model import parse_names, parse_outputs, parse_point_names
-from savedmodel_bakery.exporter.sources.network import listed, usual_roles
-from savedmodel_bakery.exporter.tensor_types import ConcreteFunction, NetworkOutput, NetworkOutputs, NormalisedBatch
+from savedmodel_bakery.exporter.sources.network import usual_roles
+from savedmodel_bakery.exporter.sources.network_inputs import SECOND_IMAGE, OtherInputs, listed
+from savedmodel_bakery.exporter.tensor_types import (
+    ConcreteFunction,
+    NetworkOutput,
+    NetworkOutputs,
+    NormalisedBatch,
+    Tensor,
+)
 
 # A function in the traceback that AutoGraph puts before the message of an error.
 _TRACEBACK = re.compile(r'\s*File "[^"\n]*", line \d+, in [^\n]*\n[^\n]*\n')
@@ -127,23 +135,32 @@ def _numbers(outputs: Mapping[str, NetworkOutput], recipe: Recipe) -> NetworkOut
     return tf.stack([tf.reshape(tf.cast(outputs[name], tf.float32), [-1]) for name in names], axis=1)
 
 
-def trace(network: Callable[[NormalisedBatch], NetworkOutput], recipe: Recipe) -> ConcreteFunction:
-    """Trace a network as a function that returns its outputs by role, float32, of known ranks."""
+def trace(
+    network: Callable[..., NetworkOutput], recipe: Recipe, others: OtherInputs = MappingProxyType({})
+) -> ConcreteFunction:
+    """Trace a network as a function that returns its outputs by role, float32, of known ranks.
+
+    It takes the normalised image and the other inputs in their order, of which a second image is normalised too.
+    """
     model, preprocessing = recipe.source.model, recipe.preprocessing
     channels = 1 if preprocessing.channels == "GRAY" else 3
     spec = tf.TensorSpec([None, *preprocessing.size, channels], tf.float32, name="normalised")
+    specs = [
+        spec if name == SECOND_IMAGE else tf.TensorSpec([None, *other.shape], other.dtype)
+        for name, other in others.items()
+    ]
 
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def by_role(outputs: NetworkOutput) -> NetworkOutputs:
         roles = assign_roles(outputs, recipe)
         return {role: _shaped(*role_of(role, recipe), _checked(output, model)) for role, output in roles.items()}
 
-    def call_network(normalised: NormalisedBatch) -> NetworkOutputs:
-        outputs: NetworkOutputs = by_role(network(normalised))
+    def call_network(normalised: NormalisedBatch, *values: Tensor) -> NetworkOutputs:
+        outputs: NetworkOutputs = by_role(network(normalised, **dict(zip(others, values, strict=True))))
         return outputs
 
     try:
-        return tf.function(call_network).get_concrete_function(spec)
+        return tf.function(call_network).get_concrete_function(spec, *specs)
     except Exception as error:  # the network's own code runs here
         if isinstance(error.__context__, SourceError):  # AutoGraph raises its own error instead
             raise error.__context__ from None

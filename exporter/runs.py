@@ -30,9 +30,7 @@ from savedmodel_bakery.exporter.tensor_types import (
     EncodedImages,
     Integer,
     NetworkOutputs,
-    NormalisedBatch,
     Outputs,
-    PixelBatch,
     Rows,
     Tensor,
     Text,
@@ -50,7 +48,7 @@ _UNLIMITED = 2**20
 def compute_in_runs(
     rows: Rows,
     read: Callable[[Rows], ReadImages],
-    compute: Callable[[PixelBatch, Tensor], Sequence[Tensor]],
+    compute: Callable[..., Sequence[Tensor]],
     specs: Sequence[tf.TensorSpec],
 ) -> tuple[Texts, Sequence[Tensor]]:
     """Return the error of each row, and the outputs [readable, …] of all readable rows.
@@ -59,7 +57,7 @@ def compute_in_runs(
         rows: the rows to read.
         read: reads as many of the rows that it is given as one run can take, from the first. It returns the pixels and
             sizes of the readable ones, which others may follow, and an error for each row that it has read.
-        compute: returns outputs [images, …] for the pixels and sizes of a run.
+        compute: returns outputs [images, …] for the pixels, the sizes and what else the network takes in a run.
         specs: dtypes of the outputs, and their shapes without the first dimension.
     """
     count = tf.size(rows)
@@ -77,11 +75,12 @@ def compute_in_runs(
     def write(
         run: Integer,
         images: ReadImages,
-        compute: Callable[[PixelBatch, Tensor], Sequence[Tensor]],
+        compute: Callable[..., Sequence[Tensor]],
         arrays: list[Tensor],
     ) -> list[Tensor]:
         readable = tf.math.count_nonzero(tf.equal(images.errors, ""), dtype=tf.int32)
-        values = (images.errors, *(output[:readable] for output in compute(images.pixels, images.sizes)))
+        outputs = compute(images.pixels, images.sizes, *images.others)
+        values = (images.errors, *(output[:readable] for output in outputs))
         return [array.write(run, value) for array, value in zip(arrays, values, strict=True)]
 
     def run_and_read_next(
@@ -93,7 +92,7 @@ def compute_in_runs(
         return start + tf.size(following.errors), run + 1, following, written
 
     first = read_from(0)
-    any_images = ReadImages(*(tf.TensorShape([None, *tensor.shape[1:]]) for tensor in first))
+    any_images = tf.nest.map_structure(lambda tensor: tf.TensorShape([None, *tensor.shape[1:]]), first)
     _, run, last, arrays = tf.while_loop(
         lambda start, *_: start < count,
         run_and_read_next,
@@ -152,22 +151,23 @@ def batch_calls(network: ConcreteFunction, variables: Iterable[Variable], recipe
     own input only. The network runs under the deadline of the request that joined the batch last; that deadline ends
     loops only, for all requests in the batch. `variables` are those that the network reads.
     """
-    images, specs = network.inputs[0], network.structured_outputs
+    outputs_by_role = network.structured_outputs
     for output in network.outputs:
         if None in output.shape[1:]:
             raise SourceError(
                 f"{recipe.source.model} returns any number of boxes, {output.shape}: batching needs a fixed one; bake "
                 "with --batch-max 0"
             )
-    spec = tf.TensorSpec(images.shape, images.dtype, name="normalised")
+    inputs = network.inputs[: len(network.inputs) - len(network.captured_inputs)]
+    specs = [tf.TensorSpec(each.shape, each.dtype, name=each.op.name) for each in inputs]
     # BatchFunction doesn't optimise its function, but does optimise calls in it that aren't inlined.
-    not_inlined = separate_function(lambda rows: tf.nest.flatten(network(rows)))
-    body = graph_function(lambda rows: not_inlined(rows)).get_concrete_function(spec)
+    not_inlined = separate_function(lambda *rows: tf.nest.flatten(network(*rows)))
+    body = graph_function(lambda *rows: not_inlined(*rows)).get_concrete_function(*specs)
     shared_name = f"batch_{_digest(network, variables, recipe)}"
 
-    def run_batched(rows: NormalisedBatch) -> NetworkOutputs:
+    def run_batched(*rows: Tensor) -> NetworkOutputs:
         batched = tf.raw_ops.BatchFunction(
-            in_tensors=[rows],
+            in_tensors=list(rows),
             captured_tensors=body.captured_inputs,
             f=body,
             Tout=[output.dtype for output in network.outputs],
@@ -183,12 +183,12 @@ def batch_calls(network: ConcreteFunction, variables: Iterable[Variable], recipe
         # In the shapes of the specs, because BatchFunction returns a vector for an empty batch.
         outputs: NetworkOutputs = tf.nest.map_structure(
             lambda spec, output: tf.reshape(output, [-1, *spec.shape[1:]]),
-            specs,
-            tf.nest.pack_sequence_as(specs, batched),
+            outputs_by_role,
+            tf.nest.pack_sequence_as(outputs_by_role, batched),
         )
         return outputs
 
-    return graph_function(run_batched).get_concrete_function(spec)
+    return graph_function(run_batched).get_concrete_function(*specs)
 
 
 def _digest(network: ConcreteFunction, variables: Iterable[Variable], recipe: Recipe) -> str:

@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,14 +24,21 @@ from savedmodel_bakery.exporter.image.per_image import ReadImages, read_images
 from savedmodel_bakery.exporter.image.pixels import normalise
 from savedmodel_bakery.exporter.recipe import Preprocessing, Recipe
 from savedmodel_bakery.exporter.runs import batch_calls, compute_in_runs, fail_on_bad_image, place_rows, rows_with_bytes
-from savedmodel_bakery.exporter.signatures import ENCODED_FEATURE
+from savedmodel_bakery.exporter.signature_inputs import (
+    SECOND_PIXELS,
+    check_rows,
+    filled,
+    input_specs,
+    keep_pairs,
+    parse_examples,
+)
+from savedmodel_bakery.exporter.sources.network_inputs import SECOND_IMAGE, OtherInputs
 from savedmodel_bakery.exporter.tasks.choose import ClassNames, choose_task
 from savedmodel_bakery.exporter.tasks.task import Signature
 from savedmodel_bakery.exporter.tensor_types import (
     EncodedImages,
     Integer,
     NetworkOutput,
-    NormalisedBatch,
     Outputs,
     PixelBatch,
     Rows,
@@ -42,7 +50,6 @@ from savedmodel_bakery.wire import schema
 
 _METHODS = {"classify", "regress"}  # signatures that are called by the methods of their names
 _IMAGES = tf.TensorSpec([None], tf.string, name="image")
-_EXAMPLES = tf.TensorSpec([None], tf.string, name="inputs")
 
 
 @dataclass(frozen=True)
@@ -60,21 +67,23 @@ class ServableModule(tf.Module):
     """A network with its preprocessing and its task, from the bytes of an image to answers.
 
     Class names are in the order of class ids, empty for an id without a name. Of `calibration` it keeps the photos that
-    could be decoded.
+    could be decoded. Inputs of the network beside the image, `others`, are inputs of the signatures too.
     """
 
     def __init__(
         self,
-        network: Callable[[NormalisedBatch], NetworkOutput],
+        network: Callable[..., NetworkOutput],
         recipe: Recipe,
         class_names: ClassNames,
         calibration: Calibration = NO_CALIBRATION,
+        *,
+        others: OtherInputs = MappingProxyType({}),
     ) -> None:
         super().__init__()
-        self._recipe = recipe
+        self._others = dict(others)
         self._preprocessing = recipe.preprocessing
         self._per_run = recipe.batching.rows_per_read
-        traced, is_int8 = network_outputs.trace(network, recipe), recipe.optimisation.is_int8
+        traced, is_int8 = network_outputs.trace(network, recipe, others), recipe.optimisation.is_int8
         steps, precision = recipe.optimisation.steps, recipe.optimisation.precision
         optimised, variables = optimisation.optimise(traced, steps, "float32" if is_int8 else precision)
         ends_in_sigmoid = network_outputs.ends_in_sigmoid(optimised)
@@ -104,55 +113,72 @@ class ServableModule(tf.Module):
         # tensorflow_model_server doesn't restore variables that are tracked through a Keras 3 model only. So those
         # that inference reads are tracked here, and the others, such as optimizer state, are not saved.
         self._inference_variables = variables
-        answers = {name: self._function_of(signature) for name, signature in self.task.signatures().items()}
+        self._signatures = self.task.signatures()
+        answers = {name: self._function_of(signature) for name, signature in self._signatures.items()}
         self.functions = {**answers, "preprocess": self.preprocess, "preview": self.preview}
 
     def _function_of(self, signature: Signature) -> Any:
-        """Return the function of a signature; its argument's name is that of the input."""
+        """Return the function of a signature, which takes its inputs by alias."""
         answer = self._answer_all if signature.rejects_bad_images else self._answer
-        pixels_spec = tf.TensorSpec([None, *self._preprocessing.size, 3], tf.uint8, name="pixels")
+        specs = self._specs_of(signature)
 
-        def answer_images(image: EncodedImages) -> Outputs:
-            return answer(_checked(image, _IMAGES), signature)
+        def answer_images(image: EncodedImages, **others: Tensor) -> Outputs:
+            return answer(check_rows({"image": image, **others}, specs), signature)
 
         def answer_examples(inputs: Texts) -> Outputs:
-            features = tf.io.parse_example(
-                _checked(inputs, _EXAMPLES), {ENCODED_FEATURE: tf.io.FixedLenFeature([], tf.string)}
-            )
-            return answer(features[ENCODED_FEATURE], signature)
+            return answer(parse_examples(tf.ensure_shape(inputs, [None]), self._others), signature)
 
-        def answer_pixels(pixels: PixelBatch) -> Outputs:
-            return self._answer_pixels(_checked(pixels, pixels_spec), signature)
+        def answer_pixels(pixels: PixelBatch, **others: Tensor) -> Outputs:
+            return self._answer_pixels(check_rows({"pixels": pixels, **others}, specs), signature)
 
-        match signature.takes:
-            case "images":
-                return graph_function(answer_images, input_signature=[_IMAGES])
-            case "examples":
-                return graph_function(answer_examples, input_signature=[_EXAMPLES])
-            case "pixels":
-                return graph_function(answer_pixels, input_signature=[pixels_spec])
+        functions = {"images": answer_images, "examples": answer_examples, "pixels": answer_pixels}
+        return graph_function(functions[signature.takes])
 
-    def _answer(self, images: EncodedImages, signature: Signature) -> Outputs:
+    def _specs_of(self, signature: Signature) -> dict[str, tf.TensorSpec]:
+        return input_specs(signature.takes, self._preprocessing.size, self._others)
+
+    def _answer(self, inputs: Mapping[str, Tensor], signature: Signature) -> Outputs:
         """Return the answers for images; a bad image has an error instead."""
+        images = inputs["image"]
         rows = rows_with_bytes(images)
-        errors, answers = self._predict(rows, lambda rows: self._read_images(images, rows, self._per_run), signature)
+        errors, answers = self._predict(rows, lambda rows: self._read(inputs, rows), signature)
         blanks = {alias: column.blank for alias, column in signature.columns.items()}
         return place_rows(images, rows, errors, answers, blanks)
 
-    def _answer_all(self, images: EncodedImages, signature: Signature) -> Outputs:
+    def _answer_all(self, inputs: Mapping[str, Tensor], signature: Signature) -> Outputs:
         """Return the answers for images; fail on a bad image."""
 
         def read(rows: Rows) -> ReadImages:
             rows = rows[: self._per_run]  # no further, as the first bad image ends the request
-            read: ReadImages = self._read_images(images, rows, self._per_run)
+            read = self._read(inputs, rows)
             with tf.control_dependencies([fail_on_bad_image(rows, read.errors)]):
                 return read._replace(pixels=tf.identity(read.pixels))
 
-        _, answers = self._predict(tf.range(tf.size(images)), read, signature)
+        _, answers = self._predict(tf.range(tf.size(inputs["image"])), read, signature)
         return answers
 
-    def _answer_pixels(self, pixels: PixelBatch, signature: Signature) -> Outputs:
+    def _read(self, inputs: Mapping[str, Tensor], rows: Rows) -> ReadImages:
+        """Read as many of the rows as one run can take, with the other inputs of those that can be read."""
+        read: ReadImages = self._read_images(inputs["image"], rows, self._per_run)
+        if not self._others:
+            return read
+        rows = rows[: tf.size(read.errors)]
+        second = None
+        if SECOND_IMAGE in self._others:
+            readable = tf.boolean_mask(rows, tf.equal(read.errors, ""))  # no more than one run can take
+            second = self._read_images(inputs[SECOND_IMAGE], readable, self._per_run)
+            read = keep_pairs(read, second)
+        readable = tf.boolean_mask(rows, tf.equal(read.errors, ""))
+        count = tf.shape(read.pixels)[0]
+        others = [
+            second.pixels if name == SECOND_IMAGE and second else filled(tf.gather(inputs[name], readable), count)
+            for name in self._others
+        ]
+        return read._replace(others=tuple(others))
+
+    def _answer_pixels(self, inputs: Mapping[str, Tensor], signature: Signature) -> Outputs:
         """Return the answers for images that are arrays of the network's input size."""
+        pixels = inputs["pixels"]
         batch = tf.shape(pixels)[0]
 
         def read(rows: Rows) -> ReadImages:
@@ -164,7 +190,16 @@ class ServableModule(tf.Module):
                 lambda: tf.zeros([1, *self._preprocessing.size, 3], tf.uint8),
             )
             sizes = tf.tile(tf.constant([self._preprocessing.size], tf.int64), [tf.shape(images)[0], 1])
-            return ReadImages(tf.cast(images, tf.float32), sizes, tf.fill(tf.shape(rows), ""))
+            others = [
+                filled(
+                    tf.cast(tf.gather(inputs[SECOND_PIXELS], rows), tf.float32)
+                    if name == SECOND_IMAGE
+                    else tf.gather(inputs[name], rows),
+                    tf.shape(images)[0],
+                )
+                for name in self._others
+            ]
+            return ReadImages(tf.cast(images, tf.float32), sizes, tf.fill(tf.shape(rows), ""), tuple(others))
 
         error, answers = self._predict(tf.range(batch), read, signature)
         return {**answers, "ok": tf.fill([batch], True), "error": error}
@@ -172,7 +207,7 @@ class ServableModule(tf.Module):
     @graph_function(input_signature=[_IMAGES])
     def preprocess(self, image: EncodedImages) -> Outputs:
         """Return the network's input before normalising."""
-        image = _checked(image, _IMAGES)
+        image = tf.ensure_shape(image, _IMAGES.shape)
         rows = rows_with_bytes(image)
         with tf.control_dependencies([self._fail_on_large_output(image)]):
             errors, (pixels,) = compute_in_runs(
@@ -191,7 +226,7 @@ class ServableModule(tf.Module):
             levels = tf.cast(tf.clip_by_value(tf.round(pixels), 0, 255), tf.uint8)
             return [tf.map_fn(tf.io.encode_png, levels, fn_output_signature=tf.TensorSpec([], tf.string))]
 
-        image = _checked(image, _IMAGES)
+        image = tf.ensure_shape(image, _IMAGES.shape)
         rows = rows_with_bytes(image)
         errors, (files,) = compute_in_runs(
             rows, lambda rows: self._read_images(image, rows, self._per_run), encode, [tf.TensorSpec([], tf.string)]
@@ -208,7 +243,11 @@ class ServableModule(tf.Module):
     def save(self, path: Path) -> None:
         """Write the SavedModel with all its signatures to `path`, which must not exist."""
         try:
-            tf.saved_model.save(self, str(path), signatures=self.functions)
+            answers = {
+                name: self.functions[name].get_concrete_function(**self._specs_of(signature))
+                for name, signature in self._signatures.items()
+            }
+            tf.saved_model.save(self, str(path), signatures={**self.functions, **answers})
         except tf.errors.OpError as error:
             raise PublishError(f"cannot write the SavedModel: {error.message}") from error
         _complete_meta_graph(path / "saved_model.pb")
@@ -217,8 +256,12 @@ class ServableModule(tf.Module):
         """Return the errors of rows, and the answers for the readable ones by alias; see `compute_in_runs`."""
         specs = [tf.TensorSpec(column.shape, tf.constant(column.blank).dtype) for column in signature.columns.values()]
 
-        def compute(pixels: PixelBatch, sizes: Tensor) -> Sequence[Tensor]:
-            return signature.compute(self._network(normalise(pixels, self._preprocessing)), sizes)
+        def compute(pixels: PixelBatch, sizes: Tensor, *others: Tensor) -> Sequence[Tensor]:
+            values = [
+                normalise(value, self._preprocessing) if name == SECOND_IMAGE else value
+                for name, value in zip(self._others, others, strict=True)
+            ]
+            return signature.compute(self._network(normalise(pixels, self._preprocessing), *values), sizes)
 
         errors, answers = compute_in_runs(rows, read, compute, specs)
         return errors, dict(zip(signature.columns, answers, strict=True))
@@ -245,11 +288,6 @@ def _image_reader(preprocessing: Preprocessing, **options: int) -> Callable[...,
     specs = tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.int32), tf.TensorSpec([], tf.int32)
     reader: Callable[..., ReadImages] = lazy_function(read_on_cpu).get_concrete_function(*specs)
     return reader
-
-
-def _checked(tensor: Tensor, spec: tf.TensorSpec) -> Tensor:
-    """Return an input, whose shape the run checks: a server may feed any, which operations would misread or reshape."""
-    return tf.ensure_shape(tensor, spec.shape)
 
 
 def _complete_meta_graph(path: Path) -> None:

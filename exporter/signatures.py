@@ -19,6 +19,9 @@ INIT_SIGNATURE = "__saved_model_init_op"
 ENCODED_FEATURE = "image/encoded"
 """The feature of an Example that holds the bytes of an image."""
 
+SECOND_ENCODED_FEATURE = "image_2/encoded"
+"""The feature that holds the bytes of a second image."""
+
 _SERVE = "serve"
 _UNKNOWN_SIZE = -1
 _ENCODINGS = {"coo_sparse": "sparse ", "composite_tensor": "composite "}  # other than plain tensors

@@ -58,6 +58,7 @@ Examples:
 @options.version
 @options.photos
 @options.evidence
+@options.input_values
 @options.tolerance
 @click.option(
     "--parity/--no-parity",
@@ -85,6 +86,7 @@ def bake(
     inputs: str | None,
     predictions: str | None,
     labelled: Path | None,
+    input_values: Path | None,
     search_seconds: float,
     require_parity: bool,
     reference: Path | None,
@@ -119,6 +121,7 @@ def bake(
             inputs=inputs,
             predictions=predictions,
             labelled=labelled,
+            input_values=input_values,
             search_seconds=search_seconds,
             **tolerance,
             require_parity=require_parity,

@@ -76,7 +76,8 @@ def inspect(path: Path, as_mermaid: bool, as_json: bool) -> None:
         recipe = parse_toml(recipe_text) if recipe_text else None
     except ValueError as error:
         raise PublishError(f"the recipe in {path} is damaged: {error}") from error
-    oldest_tensorflow = oldest_version(recipe) if recipe else None
+    takes_images_only = all(len(signature.inputs) == 1 for signature in signatures)
+    oldest_tensorflow = oldest_version(recipe) if recipe and takes_images_only else None
     size, weights = publish.size_of(path), publish.size_of(path / "variables")
     if as_json:
         inspection = {
@@ -170,6 +171,7 @@ def versions(path: Path, as_json: bool) -> None:
 @options.min_agreement
 @options.parity_html
 @options.evidence
+@options.input_values
 @click.option("--model", metavar="MODEL", help=_MOVED.format("model"))
 @click.option("--labels", metavar="SET|FILE", help=_MOVED.format("labels"))
 @click.option("--weights", metavar="FILE", help=_MOVED.format("weights"))
@@ -185,6 +187,7 @@ def parity(
     inputs: str | None,
     predictions: str | None,
     labelled: Path | None,
+    input_values: Path | None,
     search_seconds: float,
     model: str | None,
     labels: str | None,
@@ -221,6 +224,7 @@ def parity(
             lambda task: task.tolerance.replaced(**tolerance),
             print_progress,
             min_agreement=min_agreement,
+            input_values=input_values,
             judge=lambda network: [
                 judgement.to_json()
                 for judgement in judge_all(

@@ -57,6 +57,13 @@ parity_html = click.option(
     type=click.Path(path_type=Path, dir_okay=False),
     help="File for an HTML page that shows the network's input for each photo.",
 )
+input_values = click.option(
+    "--input-values",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE.json",
+    help="For a network with inputs beside the image: their values for each photo, an object by the names of photos, "
+    "of objects by input.  [default: random numbers; as image_2 the next photo]",
+)
 json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 verbose = click.option("-v", "--verbose", is_flag=True, help="Show the log of TensorFlow.")
 

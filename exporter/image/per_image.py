@@ -36,6 +36,7 @@ class ReadImages(NamedTuple):
     pixels: PixelBatch  # of those that could be read, at the size of the network's input
     sizes: Tensor  # int64 [images, 2], their heights and widths upright, in pixels of the file
     errors: Texts  # of each row that was read, why it could not be; empty if it could
+    others: tuple[Tensor, ...] = ()  # what else the network takes for each of them
 
 
 def read_images(

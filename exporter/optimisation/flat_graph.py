@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +19,6 @@ from savedmodel_bakery.exporter.tensor_types import (
     GraphDef,
     NetworkOutputs,
     NodeDef,
-    NormalisedBatch,
     OpDef,
     Tensor,
     Variable,
@@ -45,7 +44,8 @@ class FlatGraph:
         # By the name of the placeholder that stands for the variable's value.
         self.weights: dict[str, Variable] = {}
         self.outputs: list[str] = [output.name for output in network.outputs]
-        self._input: str = network.inputs[0].op.name
+        captured = len(network.captured_inputs)
+        self._inputs: list[str] = [each.op.name for each in network.inputs[: len(network.inputs) - captured]]
         self._structured_outputs = network.structured_outputs
         self._captures = captures
         self._library, self._versions = graph_def.library, graph_def.versions
@@ -71,7 +71,7 @@ class FlatGraph:
 
     def prune(self) -> None:
         """Drop nodes that neither an output of the network nor a side effect depends on."""
-        needed = self.dependencies([self._input, *self.outputs, *self._side_effects()])
+        needed = self.dependencies([*self._inputs, *self.outputs, *self._side_effects()])
         self.nodes = {name: node for name, node in self.nodes.items() if name in needed}
 
     def dependencies(self, tensors: Iterable[str]) -> set[str]:
@@ -162,29 +162,32 @@ class FlatGraph:
         return values
 
     def function(self, tensors: list[str], summarise: Callable[[Tensor], Tensor]) -> ConcreteFunction:
-        """Trace a function of the network's input that returns a summary of each of `tensors`."""
+        """Trace a function of the network's inputs that returns a summary of each of `tensors`."""
 
-        def call(normalised: NormalisedBatch) -> list[Tensor]:
-            return [summarise(tensor) for tensor in self._import({self._input: normalised}, tensors)]
+        def call(*inputs: Tensor) -> list[Tensor]:
+            return [summarise(tensor) for tensor in self._import(self._fed(inputs), tensors)]
 
-        return graph_function(call).get_concrete_function(self._input_spec())
+        return graph_function(call).get_concrete_function(*self._input_specs())
 
     def trace(self) -> tuple[ConcreteFunction, list[Variable]]:
         """Trace the network as a function, and return it with the variables it reads, which it doesn't keep alive."""
 
-        def call(normalised: NormalisedBatch) -> NetworkOutputs:
-            outputs = self._import({self._input: normalised}, self.outputs, self._side_effects())
+        def call(*inputs: Tensor) -> NetworkOutputs:
+            outputs = self._import(self._fed(inputs), self.outputs, self._side_effects())
             for output, spec in zip(outputs, tf.nest.flatten(self._structured_outputs), strict=True):
                 output.set_shape(spec.shape)
             packed: NetworkOutputs = tf.nest.pack_sequence_as(self._structured_outputs, outputs)
             return packed
 
-        network = graph_function(call).get_concrete_function(self._input_spec())
+        network = graph_function(call).get_concrete_function(*self._input_specs())
         return network, list(network.graph.variables)
 
-    def _input_spec(self) -> tf.TensorSpec:
-        placeholder = self.nodes[self._input].attr
-        return tf.TensorSpec(placeholder["shape"].shape, placeholder["dtype"].type, name=self._input)
+    def _fed(self, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
+        return dict(zip(self._inputs, inputs, strict=True))
+
+    def _input_specs(self) -> list[tf.TensorSpec]:
+        attributes = {name: self.nodes[name].attr for name in self._inputs}
+        return [tf.TensorSpec(each["shape"].shape, each["dtype"].type, name=name) for name, each in attributes.items()]
 
     def _unused_name(self, name: str) -> str:
         while name in self.nodes:

@@ -27,7 +27,7 @@ _CONTROL_FLOW = frozenset({"Enter", "Exit", "LoopCond", "Merge", "NextIteration"
 
 
 def flatten(network: ConcreteFunction) -> FlatGraph | None:
-    """Inline a network with one input; None if that isn't safe.
+    """Inline a network; None if that isn't safe.
 
     It isn't for a network with control flow of TensorFlow 1, or one that does more with its variables than read them.
     """

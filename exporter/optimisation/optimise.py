@@ -66,7 +66,7 @@ MAX_FILTER_BYTES = 2**31 - 2**24
 def optimise(
     network: ConcreteFunction, steps: Collection[str], precision: str = "float32"
 ) -> tuple[ConcreteFunction, list[Variable]]:
-    """Optimise a network from one input, float32 [batch, …], to one output or a dict of them, float32 [batch, …].
+    """Optimise a network from inputs, [batch, …], to one output or a dict of them, [batch, …].
 
     Returns an equivalent function, equal up to rounding errors of the precision in which most of it is computed, and
     the variables it reads; steps may replace variables. It is `network` itself if there are no steps or its graph can't

@@ -139,7 +139,11 @@ class Source(FieldGroup):
         Text(), "Signature of a SavedModel or a TF Hub module.", metavar="NAME", when_unset="serving_default"
     )
     source_input: str | None = recipe_field(
-        Text(), "Input of that signature.", metavar="NAME", when_unset="its only one"
+        Text(),
+        "Input of the network for the image; with a comma, two inputs for two images, `image` and `image_2`. Other "
+        "inputs keep their names.",
+        metavar="NAME[,NAME]",
+        when_unset="the only one that takes images",
     )
     source_output: str | None = recipe_field(
         Text(), "Output of that signature.", metavar="NAME", when_unset="its only one"

@@ -13,6 +13,7 @@ import numpy as np
 
 from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.recipe.model import OBJECT_DETECTION_API
+from savedmodel_bakery.exporter.sources.network_inputs import SECOND_IMAGE, Input, OtherInputs, split_inputs
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch, Tensor
 
 _SHOWN_LAYERS = 5
@@ -39,12 +40,13 @@ _USUAL_NAMES = {
 class Network:
     """A trained network."""
 
-    call: Callable[[NormalisedBatch], NetworkOutput]
+    call: Callable[..., NetworkOutput]  # of a NormalisedBatch, and of the other inputs by name
     recipe: Mapping[str, Any] = field(default_factory=dict)  # values that the source knows for certain
     defaults: Mapping[str, Any] = field(default_factory=dict)  # values that are usual for such a network
     scaling_layer: str | None = None  # with which the network itself scales pixels 0..255, if it does
     output_shape: tuple[int | None, ...] | None = None  # of the only output, with the batch axis; None if not known
     application: str | None = None  # the network of keras.applications that it is, or has as a layer
+    others: OtherInputs = field(default_factory=dict)  # inputs beside the image; a second image is normalised too
 
     @property
     def returns_map(self) -> bool:
@@ -53,8 +55,11 @@ class Network:
         return shape is not None and len(shape) == 4 and None not in shape[1:3] and shape[1:3] != (1, 1)
 
 
-def from_keras_model(model: Any, name: str, layer: str | None = None) -> Network:
-    """Return the network of a Keras model; its recipe has the input size, if that is fixed, and the scale, if known."""
+def from_keras_model(model: Any, name: str, layer: str | None = None, source_input: str | None = None) -> Network:
+    """Return the network of a Keras model; its recipe has the input size, if that is fixed, and the scale, if known.
+
+    The `source_input` is the name of the input for the image, or of two with a comma, if it has several.
+    """
     import keras
 
     if not isinstance(model, keras.Model):
@@ -65,26 +70,36 @@ def from_keras_model(model: Any, name: str, layer: str | None = None) -> Network
         model = _up_to(model, layer, name)
     if not hasattr(model, "input_shape"):  # a subclass of Model with a `call` of its own
         return Network(lambda pixels: model(pixels, training=False))
-    dtype = model.inputs[0].dtype if model.inputs else "float32"
-    recipe = recipe_from_shape(model.input_shape, name, dtype)
+    if not model.inputs:  # a Sequential that has not been called
+        inputs = {"image": Input(model.input_shape, "float32")}
+    else:
+        inputs = {tensor.name: Input(tensor.shape, tensor.dtype) for tensor in model.inputs}
+    split = split_inputs(inputs, source_input, name)
+    place = list(inputs).index(split.images[0])
+    shape, dtype = inputs[split.images[0]]
+    recipe = recipe_from_shape(shape, name, dtype)
+    assert shape is not None
 
-    def run(pixels: NormalisedBatch) -> NetworkOutput:
-        outputs = model(pixels, training=False)
+    def run(pixels: Tensor, **others: Tensor) -> NetworkOutput:
+        by_name = split.rename(pixels, others)
+        arguments = [by_name[each] for each in inputs]
+        outputs = model(keras.tree.pack_sequence_as(model.input, arguments) if others else pixels, training=False)
         if isinstance(outputs, (list, tuple)):
             return dict(zip(model.output_names, outputs, strict=True))
         return outputs
 
-    call = take_pixels(run, model.input_shape, dtype)
+    call = take_pixels(run, shape, dtype)
     outputs = getattr(model, "output", None)  # none if a Sequential has not been called
     names = outputs if isinstance(outputs, dict) else getattr(model, "output_names", ())
     recipe |= recipe_from_outputs(names)
-    shape = getattr(outputs, "shape", None)  # of a single tensor
-    if shape is not None and len(shape) == 4 and _is_channels_first(model.input_shape):
-        shape = _with_channels_last(shape)
-    scaling_layer = find_scaling_layer(model)
+    output_shape = getattr(outputs, "shape", None)  # of a single tensor
+    if output_shape is not None and len(output_shape) == 4 and _is_channels_first(shape):
+        output_shape = _with_channels_last(output_shape)
+    scaling_layer = find_scaling_layer(model, place)
     if scaling_layer is None:
-        return Network(call, recipe, output_shape=shape)
-    return Network(call, {**recipe, "scale": "0..255"}, {"channels": "RGB"}, scaling_layer, shape)
+        return Network(call, recipe, output_shape=output_shape, others=split.others)
+    scaled = {**recipe, "scale": "0..255"}
+    return Network(call, scaled, {"channels": "RGB"}, scaling_layer, output_shape, others=split.others)
 
 
 def recipe_from_outputs(names: Collection[str]) -> dict[str, Any]:
@@ -104,11 +119,6 @@ def usual_roles(names: Collection[str]) -> dict[str, str]:
     }
 
 
-def listed(names: Collection[str]) -> str:
-    """Return names in quotes, for messages."""
-    return ", ".join(f'"{name}"' for name in sorted(names))
-
-
 def _up_to(model: Any, layer: str, name: str) -> Any:
     """Return the part of a Keras model that ends with a layer."""
     import keras
@@ -123,23 +133,27 @@ def _up_to(model: Any, layer: str, name: str) -> Any:
 
 
 def take_pixels(
-    run: Callable[[Tensor], NetworkOutput], shape: Sequence[int | None], dtype: str
-) -> Callable[[NormalisedBatch], NetworkOutput]:
+    run: Callable[..., NetworkOutput], shape: Sequence[int | None], dtype: str
+) -> Callable[..., NetworkOutput]:
     """Return a network that takes float32 [any number, height, width, channels], from one with another input.
 
     That may have another dtype, of which integers take rounded pixels; the channels before the height, as its outputs
-    with four axes then do; and a fixed number of images.
+    with four axes then do; and a fixed number of images. A second image is taken alike; other inputs as they are.
     """
     import tensorflow as tf
 
     axes = ([0, 3, 1, 2], [0, 2, 3, 1]) if _is_channels_first(shape) else None
 
-    def call(pixels: NormalisedBatch) -> NetworkOutput:
-        element = tf.as_dtype(dtype)
+    element = tf.as_dtype(dtype)
+
+    def convert(pixels: NormalisedBatch) -> Tensor:
         images = tf.saturate_cast(tf.round(pixels), element) if element.is_integer else tf.cast(pixels, element)
-        if axes is not None:
-            images = tf.transpose(images, axes[0])
-        outputs = run(images) if shape[0] is None else _run_in_batches(run, images, shape[0])
+        return images if axes is None else tf.transpose(images, axes[0])
+
+    def call(pixels: NormalisedBatch, **others: Tensor) -> NetworkOutput:
+        inputs = {name: convert(value) if name == SECOND_IMAGE else value for name, value in others.items()}
+        images = convert(pixels)
+        outputs = run(images, **inputs) if shape[0] is None else _run_in_batches(run, images, inputs, shape[0])
         if axes is None:
             return outputs
         return tf.nest.map_structure(
@@ -149,16 +163,26 @@ def take_pixels(
     return call
 
 
-def _run_in_batches(run: Callable[[Tensor], NetworkOutput], images: Tensor, size: int) -> NetworkOutput:
-    """Run a network that takes `size` images at a time; zeros fill up the last batch."""
+def _run_in_batches(
+    run: Callable[..., NetworkOutput], images: Tensor, others: Mapping[str, Tensor], size: int
+) -> NetworkOutput:
+    """Run a network that takes `size` images at a time; zeros, or empty texts, fill up the last batch."""
     import tensorflow as tf
 
-    count, shape = tf.shape(images)[0], images.shape[1:]
-    padded = tf.pad(images, [[0, -count % size], *[[0, 0]] * len(shape)])
-    batches = tf.reshape(padded, [-1, size, *shape])
-    outputs = tf.function(run).get_concrete_function(tf.TensorSpec([size, *shape], images.dtype)).structured_outputs
+    count = tf.shape(images)[0]
+
+    def split(tensor: Tensor) -> Tensor:
+        padded = tf.pad(tensor, [[0, -count % size], *[[0, 0]] * len(tensor.shape[1:])])
+        return tf.reshape(padded, [-1, size, *tensor.shape[1:]])
+
+    def run_batch(tensors: tuple[Tensor, Mapping[str, Tensor]]) -> NetworkOutput:
+        return run(tensors[0], **tensors[1])
+
+    batches = tf.nest.map_structure(split, (images, dict(others)))
+    spec = tf.nest.map_structure(lambda each: tf.TensorSpec(each.shape[1:], each.dtype), batches)
+    outputs = tf.function(run_batch).get_concrete_function(spec).structured_outputs
     specs = tf.nest.map_structure(lambda each: tf.TensorSpec(each.shape, each.dtype), outputs)
-    mapped = tf.map_fn(run, batches, fn_output_signature=specs)
+    mapped = tf.map_fn(run_batch, batches, fn_output_signature=specs)
 
     def join(each: Tensor, spec: tf.TensorSpec) -> Tensor:
         joined = tf.reshape(each, tf.concat([[-1], tf.shape(each)[2:]], axis=0))[:count]
@@ -195,21 +219,24 @@ def recipe_from_shape(shape: object, name: str, dtype: str = "float32") -> dict[
     return recipe | ({"channels": "GRAY"} if channels == 1 else {})
 
 
-def find_scaling_layer(model: Any) -> str | None:
+def find_scaling_layer(model: Any, place: int = 0) -> str | None:
     """Return the name of the layer or operation with which a model starts to scale pixels from 0..255.
+
+    Its image is the input at `place`.
 
     Runs a black, a grey and a white image through everything before the first layer with weights, or through all of a
     model without weights: Rescaling, Normalization, or the operations that `keras.applications…preprocess_input` adds
     to a model; nested models too. None if the values that reach that layer, or the end, aren't pixels 0..255 scaled to
     a range around 0, or can't be measured.
     """
-    sides = [side or _MEASURED_SIDE for side in model.input_shape[1:]]
-    if not _is_channels_first(model.input_shape):
-        sides[2] = model.input_shape[3] or 3
+    shape = model.inputs[place].shape if model.inputs else model.input_shape
+    sides = [side or _MEASURED_SIDE for side in shape[1:]]
+    if not _is_channels_first(shape):
+        sides[2] = shape[3] or 3
     images = np.zeros((3, *sides), np.float32) + np.float32(np.reshape(_UNSCALED, (3, 1, 1, 1)))
     levels: dict[str, Levels] = {}
     try:
-        _measure(model, images, levels)
+        _measure(model, images, levels, place)
     except Exception:  # a layer that is part of several models, or whose code fails; the trace will say why
         return None
     if not levels:
@@ -223,10 +250,11 @@ def find_scaling_layer(model: Any) -> str | None:
     return next(name for name, measured in levels.items() if not np.allclose(measured, _UNSCALED))
 
 
-def _measure(model: Any, images: Tensor, levels: dict[str, Levels]) -> Tensor | None:
+def _measure(model: Any, images: Tensor, levels: dict[str, Levels], place: int = 0) -> Tensor | None:
     """Record, by name, the levels of a black, a grey and a white image after each operation before any weights.
 
-    Returns the model's output; None if it has weights, or is not made of layers.
+    Operations on other inputs than the one at `place` don't count. Returns the model's output; None if it has weights,
+    or is not made of layers.
     """
     import keras
 
@@ -234,13 +262,19 @@ def _measure(model: Any, images: Tensor, levels: dict[str, Levels]) -> Tensor | 
     if operations is None:  # a subclass of Model with a `call` of its own
         return None
 
+    image = model.inputs[place]
+    of_image = {id(image)}  # tensors
+
     def run_to(tensor: Any) -> Tensor:
-        return keras.Model(model.inputs[0], tensor)(images, training=False)
+        return keras.Model(image, tensor)(images, training=False)
 
     result = images
     for operation in operations:
         if isinstance(operation, keras.layers.InputLayer):
             continue
+        if len(model.inputs) > 1 and not of_image.issuperset(map(id, keras.tree.flatten(operation.input))):
+            continue
+        of_image.update(map(id, keras.tree.flatten(operation.output)))
         if isinstance(operation, keras.Model):
             nested = _measure(operation, result, levels)
             if nested is None:

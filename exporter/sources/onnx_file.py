@@ -26,12 +26,15 @@ def is_onnx(model: str) -> bool:
     return Path(model).suffix.lower() == ".onnx"
 
 
-def read(model: str, *, onnx2tf: str | None = None, source_output: str | None = None) -> Network:
+def read(
+    model: str, *, onnx2tf: str | None = None, source_input: str | None = None, source_output: str | None = None
+) -> Network:
     """Convert the file, and load the result.
 
     Args:
         model: the path of the file.
         onnx2tf: the Python interpreter of an environment with onnx2tf; None for this one.
+        source_input: the input for the image, or two with a comma, if it has several.
         source_output: the output of the network, if it has several; None for all.
 
     Raises:
@@ -66,4 +69,4 @@ def read(model: str, *, onnx2tf: str | None = None, source_output: str | None = 
         if done.returncode or not Path(folder, "saved_model.pb").is_file():
             *_, reason = (done.stdout + done.stderr).strip().splitlines() or [f"it ends with code {done.returncode}"]
             raise SourceError(f"onnx2tf cannot convert {model}: {reason}")
-        return from_signature(load(folder), model, output_alias=source_output)
+        return from_signature(load(folder), model, input_alias=source_input, output_alias=source_output)

@@ -15,13 +15,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from savedmodel_bakery.errors import SourceError
-from savedmodel_bakery.exporter.sources.network import (
-    Network,
-    listed,
-    recipe_from_outputs,
-    recipe_from_shape,
-    take_pixels,
-)
+from savedmodel_bakery.exporter.sources.network import Network, recipe_from_outputs, recipe_from_shape, take_pixels
+from savedmodel_bakery.exporter.sources.network_inputs import Input, listed, split_inputs
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, Tensor
 
 HUB_PREFIX = "hub:"
@@ -97,22 +92,26 @@ def from_signature(
     signature = loaded.signatures[name]
     inputs = signature.structured_input_signature[1]
     owner = f'signature "{name}" of {model}'
-    alias = _select("input", input_alias, inputs, owner)
+    shapes_of = {alias: each.shape.as_list() if each.shape.rank is not None else None for alias, each in inputs.items()}
+    declared = {alias: Input(shapes_of[alias], each.dtype.name) for alias, each in inputs.items()}
+    split = split_inputs(declared, input_alias, owner)
+    alias = split.images[0]
     outputs: Mapping[str, Any] = signature.structured_outputs
     if output_alias is not None:
-        outputs = {output_alias: outputs[_select("output", output_alias, outputs, owner)]}
+        _check_output(output_alias, outputs, owner)
+        outputs = {output_alias: outputs[output_alias]}
     spec = inputs[alias]
     if not spec.dtype.is_floating and not (spec.dtype.is_integer and spec.dtype.max >= _WHITE):
         raise SourceError(
             f'input "{alias}" of {owner} has dtype {spec.dtype.name}: must be a float, or an integer up to {_WHITE} or '
             "more, as the bakery decodes images before the network"
         )
-    shape: Any = spec.shape.as_list() if spec.shape.rank is not None else None
+    shape: Any = shapes_of[alias]
     recipe = recipe_from_shape(shape, model, spec.dtype.name)
 
-    def run(images: Tensor) -> NetworkOutput:
+    def run(images: Tensor, **others: Tensor) -> NetworkOutput:
         # Through `loaded`, which keeps the variables alive; a signature alone doesn't.
-        answers = loaded.signatures[name](**{alias: images})
+        answers = loaded.signatures[name](**split.rename(images, others))
         return {output: answers[output] for output in outputs} if len(outputs) > 1 else answers[next(iter(outputs))]
 
     call = take_pixels(run, shape, spec.dtype.name)
@@ -121,18 +120,12 @@ def from_signature(
     recipe |= recipe_from_outputs(outputs)
     if shape == _MOVENET_OUTPUT and spec.dtype.name == "int32":
         recipe |= _MOVENET
-    return Network(call, recipe, output_shape=shape)
+    return Network(call, recipe, output_shape=shape, others=split.others)
 
 
-def _select(kind: str, alias: str | None, choices: Mapping[str, Any], owner: str) -> str:
-    """Return the selected input or output, or the only one if none is selected."""
-    if alias is None and len(choices) == 1:
-        return str(next(iter(choices)))
-    if alias is None:
-        raise SourceError(f"{owner} has several {kind}s, {listed(choices)}: select one with --source-{kind}")
-    if alias not in choices:
-        raise SourceError(f'{owner} has no {kind} "{alias}"; it has {listed(choices)}: select one with --source-{kind}')
-    return alias
+def _check_output(alias: str, outputs: Mapping[str, Any], owner: str) -> None:
+    if alias not in outputs:
+        raise SourceError(f'{owner} has no output "{alias}"; it has {listed(outputs)}: select one with --source-output')
 
 
 def read_hub_module(
@@ -164,7 +157,8 @@ def read_hub_module(
         network = from_signature(loaded, model, name, source_input, source_output)
     if "task" in network.recipe:  # the convention is for classification and feature vectors
         return network
-    return Network(network.call, {**_CONVENTION, **(_EMBEDDER if is_embedder else _CLASSIFIER), **network.recipe})
+    recipe = {**_CONVENTION, **(_EMBEDDER if is_embedder else _CLASSIFIER), **network.recipe}
+    return Network(network.call, recipe, others=network.others)
 
 
 def _is_detector(loaded: Any) -> bool:

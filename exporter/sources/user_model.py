@@ -21,7 +21,12 @@ FUNCTION_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
 def read_file(
-    model: str, *, layer: str | None = None, custom_objects: str | None = None, trust_model: bool | None = None
+    model: str,
+    *,
+    source_input: str | None = None,
+    layer: str | None = None,
+    custom_objects: str | None = None,
+    trust_model: bool | None = None,
 ) -> Network:
     """Load the file without its optimizer.
 
@@ -39,7 +44,7 @@ def read_file(
     except Exception as error:  # Keras raises all types of errors
         reason = _explain(str(error), Path(model), custom_objects)
         raise SourceError(f"Keras {keras.__version__} cannot load {model}: {reason}") from error
-    return replace(from_keras_model(loaded, model, layer), application=find_application(loaded))
+    return replace(from_keras_model(loaded, model, layer, source_input), application=find_application(loaded))
 
 
 def _explain(error: str, path: Path, custom_objects: str | None) -> str:
@@ -119,7 +124,7 @@ def _keras_version(path: Path) -> str:
         return ""
 
 
-def read_function(model: str, *, layer: str | None = None) -> Network:
+def read_function(model: str, *, source_input: str | None = None, layer: str | None = None) -> Network:
     """Import the module, also from the working directory, and call the callable without arguments."""
     function = import_callable(model)
     try:
@@ -130,10 +135,11 @@ def read_function(model: str, *, layer: str | None = None) -> Network:
 
     # With some backends a Keras model is a tf.Module too.
     if isinstance(network, tf.Module) and callable(network) and not hasattr(network, "input_shape"):
-        if layer is not None:
-            raise SourceError(f"--layer cannot be used with {model}: it returns a tf.Module, which has no layers")
+        for option, value in (("--layer", layer), ("--source-input", source_input)):
+            if value is not None:
+                raise SourceError(f"{option} cannot be used with {model}: it returns a tf.Module, not a Keras model")
         return Network(network)
-    return replace(from_keras_model(network, model, layer), application=find_application(network))
+    return replace(from_keras_model(network, model, layer, source_input), application=find_application(network))
 
 
 def import_callable(name: str) -> Callable[..., Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from savedmodel_bakery.exporter.image.pixels import normalise
 from savedmodel_bakery.exporter.network_outputs import assign_roles, role_of
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.recipe.model import parse_names
-from savedmodel_bakery.exporter.sources.network import listed
+from savedmodel_bakery.exporter.sources.network_inputs import SECOND_IMAGE, listed
 from savedmodel_bakery.exporter.tasks.task import NetworkResult, Task, Tolerance
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch
 from savedmodel_bakery.exporter.validation import reference
@@ -134,12 +135,12 @@ class Original(NamedTuple):
     """A network that a SavedModel must agree with; `call` runs it on a batch of one image."""
 
     name: str  # for messages
-    call: Callable[[NormalisedBatch], NetworkOutput]
+    call: Callable[..., NetworkOutput]
     tolerance: Tolerance
     advice: str  # the end of the message about a larger difference
 
 
-def source_network(call: Callable[[NormalisedBatch], NetworkOutput], recipe: Recipe, parity: Tolerance) -> Original:
+def source_network(call: Callable[..., NetworkOutput], recipe: Recipe, parity: Tolerance) -> Original:
     """Return the network of the source, without optimisation; with 16-bit precision, its tolerance is `parity`."""
     precision = recipe.optimisation.precision
     if precision != "float32":
@@ -182,11 +183,18 @@ class Agreement:
 
 
 def run_network(
-    network: Callable[[NormalisedBatch], NetworkOutput], normalised: np.ndarray, recipe: Recipe
+    network: Callable[..., NetworkOutput],
+    normalised: np.ndarray,
+    recipe: Recipe,
+    others: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> dict[str, np.ndarray]:
-    """Run the network on one image, `normalised` float32 [height, width, channels]; return the outputs by role."""
+    """Run the network on one image, `normalised` float32 [height, width, channels]; return the outputs by role.
+
+    The `others` are the values of other inputs, without the batch axis; a second image is normalised too.
+    """
+    image, *values = (tf.constant(array[np.newaxis]) for array in (normalised, *others.values()))
     outputs = {}
-    for role, output in assign_roles(network(tf.constant(normalised[np.newaxis])), recipe).items():
+    for role, output in assign_roles(network(image, **dict(zip(others, values, strict=True))), recipe).items():
         (array,) = np.asarray(tf.cast(output, tf.float32))
         own_role, of_head = role_of(role, recipe)
         if own_role == "vector" and of_head.answers.task != "tensors":
@@ -197,13 +205,14 @@ def run_network(
     return outputs
 
 
-def network_result(
-    network: Callable[[NormalisedBatch], NetworkOutput], response: PhotoResponse, recipe: Recipe
-) -> NetworkResult:
-    """Run the network on the pixels that the graph made of a photo."""
+def network_result(network: Callable[..., NetworkOutput], response: PhotoResponse, recipe: Recipe) -> NetworkResult:
+    """Run the network on the pixels that the graph made of a photo, and of its second one."""
+    others = dict(response.others.arrays)
+    if response.second_pixels is not None:
+        (others[SECOND_IMAGE],) = np.asarray(normalise(response.second_pixels[np.newaxis], recipe.preprocessing))
     (normalised,) = np.asarray(normalise(response.pixels[np.newaxis], recipe.preprocessing))
     size = reference.upright_size(response.photo, recipe.preprocessing)
-    return NetworkResult(run_network(network, normalised, recipe), size)
+    return NetworkResult(run_network(network, normalised, recipe, others), size)
 
 
 def check_agreement(responses: Sequence[PhotoResponse], original: Original, recipe: Recipe, task: Task) -> Agreement:

@@ -18,12 +18,15 @@ from google.protobuf.json_format import MessageToDict
 
 from savedmodel_bakery.answers import run_lengths
 from savedmodel_bakery.exporter.tasks.task import Signature, Task, Tolerance
+from savedmodel_bakery.exporter.validation.other_values import OtherValues
 from savedmodel_bakery.exporter.validation.session import (
+    PREPROCESS,
     PredictionLog,
     decode_outputs,
     example_request,
     image_input,
     predict_request,
+    repeated,
     write_records,
 )
 from savedmodel_bakery.wire import schema, version_folder
@@ -39,30 +42,38 @@ _MASK_TOLERANCE = 0.01  # 1 less the IoU: another processor may compute a value 
 _TOLERANCE = 1e-3
 
 
-def golden_requests(task: Task, photos: Sequence[bytes], pixels: np.ndarray) -> list[PredictionLog]:
+def golden_requests(task: Task, photos: Sequence[tuple[bytes, OtherValues]], pixels: np.ndarray) -> list[PredictionLog]:
     """Build a request to each signature with the smallest photo, and one with each of the other photos.
 
-    There are `MAX_PHOTOS` at most; `pixels`, uint8 [height, width, 3], is a picture of the network's input size.
+    There are `MAX_PHOTOS` at most, each with the values of other inputs; `pixels`, uint8 [height, width, 3], is a
+    picture of the network's input size.
     """
-    smallest, *others = sorted(photos, key=len)
-    image = image_input(smallest)
-    single, several = [], []
+    (smallest, others), *more = sorted(photos, key=lambda photo: len(photo[0]))
+    image = image_input(smallest, others=others)
+    single: list[PredictionLog] = []
+    several: list[PredictionLog] = []
     for name, signature in task.signatures().items():
         outputs = _compared(signature)
         match signature.takes:
             case "pixels":
-                single.append(predict_request(name, {"pixels": pixels[np.newaxis]}, outputs))
+                pictures = {"pixels": pixels[np.newaxis]}
+                if others.second is not None:
+                    pictures["pixels_2"] = pixels[np.newaxis]
+                single.append(predict_request(name, {**pictures, **repeated(others, 1)}, outputs))
             case "examples":
-                single.append(example_request(name, smallest))
+                single.append(example_request(name, smallest, others))
             case "images" if signature.rejects_bad_images:
                 single.append(predict_request(name, image, outputs))
             case "images":
-                several.append(predict_request(name, image_input(smallest, NOT_AN_IMAGE), outputs))
-                several += (predict_request(name, image_input(photo), outputs) for photo in (smallest, *others))
+                with_bad_image = image_input(smallest, NOT_AN_IMAGE, others=others)
+                several += (
+                    predict_request(name, inputs, outputs)
+                    for inputs in (with_bad_image, image, *(image_input(photo, others=own) for photo, own in more))
+                )
     return [
         *single,
-        predict_request("preprocess", image),
-        predict_request("preview", image, outputs=["ok", "error"]),
+        predict_request(PREPROCESS, image_input(smallest)),
+        predict_request("preview", image_input(smallest), outputs=["ok", "error"]),
         *several,
     ]
 

@@ -12,6 +12,7 @@ import numpy as np
 from savedmodel_bakery.exporter.recipe import SCALES, Preprocessing, Recipe, describe_scale
 from savedmodel_bakery.exporter.sources import keras_application
 from savedmodel_bakery.exporter.sources.network import Network
+from savedmodel_bakery.exporter.sources.network_inputs import SECOND_IMAGE
 from savedmodel_bakery.exporter.sources.training_code import FUNCTIONS
 from savedmodel_bakery.exporter.tasks.task import NetworkResult, Task, Tolerance
 from savedmodel_bakery.exporter.validation import reference
@@ -136,7 +137,13 @@ class ParityCheck:
             parity = PhotoParity(response.photo.name, error=response.error)
         else:
             (normalised,) = reference.normalise(pixels[np.newaxis], self._preprocessing)
-            result = NetworkResult(run_network(self._network, normalised, self._recipe), size)
+            others = dict(response.others.arrays)
+            if response.others.second is not None:
+                second = reference.fit(
+                    reference.read_upright(response.others.second, self._preprocessing), self._preprocessing
+                )
+                (others[SECOND_IMAGE],) = reference.normalise(second[np.newaxis], self._preprocessing)
+            result = NetworkResult(run_network(self._network, normalised, self._recipe, others), size)
             self._compare_with_first(pixels, result)
             comparison = self._task.compare(response.answers, result, self._tolerance)
             levels = np.abs(response.pixels - pixels)

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -23,12 +23,16 @@ import numpy as np
 
 from savedmodel_bakery.errors import ParityError, VerificationError
 from savedmodel_bakery.exporter import publish
-from savedmodel_bakery.exporter.signatures import ENCODED_FEATURE
+from savedmodel_bakery.exporter.signatures import ENCODED_FEATURE, SECOND_ENCODED_FEATURE
+from savedmodel_bakery.exporter.sources.network_inputs import SECOND_IMAGE
 from savedmodel_bakery.exporter.tasks.task import Answers
+from savedmodel_bakery.exporter.validation.other_values import NOTHING, OtherValues
 from savedmodel_bakery.interrupts import cleaning_up
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.examples import encode_example
 from savedmodel_bakery.wire.tensors import decode_array, encode_tensor
+
+PREPROCESS = "preprocess"
 
 _PROCESS = "savedmodel_bakery.exporter.validation.session_process"
 
@@ -44,6 +48,8 @@ class PhotoResponse:
     error: str  # why the photo can't be read; if it is not empty, the other values mean nothing
     answers: Answers
     pixels: np.ndarray  # float32 [height, width, 3], 0..255, from `preprocess`
+    others: OtherValues = NOTHING  # that were sent with it
+    second_pixels: np.ndarray | None = None  # those of its second photo, if there is one
 
 
 class SessionProcess:
@@ -153,24 +159,52 @@ def predict_request(signature: str, inputs: dict[str, np.ndarray], outputs: Sequ
     return log
 
 
-def example_request(signature: str, photo: bytes) -> PredictionLog:
+def example_request(signature: str, photo: bytes, others: OtherValues) -> PredictionLog:
     """Build a request with one image to the signature `classify` or `regress`, which the method of that name calls."""
     log = schema.PredictionLog()
     request = getattr(log, f"{signature}_log").request
     request.model_spec.signature_name = signature
-    request.input.example_list.examples.append(encode_example({ENCODED_FEATURE: photo}))
+    features: dict[str, Any] = {ENCODED_FEATURE: photo}
+    if others.second is not None:
+        features[SECOND_ENCODED_FEATURE] = read_photo(others.second)
+    for name, array in others.arrays.items():
+        is_whole = array.dtype.kind in "biu"
+        values = array if array.dtype == object else array.astype(int if is_whole else float)
+        features[name] = values.reshape(-1).tolist()
+    request.input.example_list.examples.append(encode_example(features))
     return log
 
 
-def image_input(*images: bytes) -> dict[str, np.ndarray]:
-    """Return the input `image` of a servable: object [batch]."""
-    return {"image": np.array(images, object)}
+def image_input(*images: bytes, others: OtherValues = NOTHING) -> dict[str, np.ndarray]:
+    """Return the inputs of a servable for images, object [batch], each with the same other values."""
+    inputs = {"image": np.array(images, object), **repeated(others, len(images))}
+    if others.second is not None:
+        inputs[SECOND_IMAGE] = np.array([read_photo(others.second)] * len(images), object)
+    return inputs
 
 
-def photo_requests(photos: Sequence[Path], signatures: Sequence[str]) -> list[PredictionLog]:
-    """Build a request per photo and signature, photo by photo."""
-    inputs = [image_input(read_photo(photo)) for photo in photos]
-    return [predict_request(signature, image) for image in inputs for signature in signatures]
+def repeated(others: OtherValues, count: int) -> dict[str, np.ndarray]:
+    """Return arrays with `count` rows, all alike."""
+    return {name: np.stack([array] * count) for name, array in others.arrays.items()}
+
+
+def photo_requests(
+    photos: Sequence[Path], signatures: Sequence[str], others: Mapping[Path, OtherValues]
+) -> list[PredictionLog]:
+    """Build a request per photo and signature, photo by photo.
+
+    That to `preprocess` has the photo only; one with its second photo follows it, if there is one.
+    """
+    requests = []
+    for photo in photos:
+        inputs = image_input(read_photo(photo), others=others.get(photo, NOTHING))
+        for signature in signatures:
+            if signature != PREPROCESS:
+                requests.append(predict_request(signature, inputs))
+                continue
+            images = [inputs[alias] for alias in ("image", SECOND_IMAGE) if alias in inputs]
+            requests += (predict_request(PREPROCESS, {"image": image}) for image in images)
+    return requests
 
 
 def read_photo(photo: Path) -> bytes:
@@ -182,15 +216,24 @@ def read_photo(photo: Path) -> bytes:
 
 
 def decode_photo_responses(
-    photos: Sequence[Path], signatures: Sequence[str], logs: Sequence[PredictionLog]
+    photos: Sequence[Path],
+    signatures: Sequence[str],
+    others: Mapping[Path, OtherValues],
+    logs: Sequence[PredictionLog],
 ) -> list[PhotoResponse]:
-    """Decode the responses to `photo_requests`; the first of the signatures has an output `error`."""
+    """Decode the responses to `photo_requests`.
+
+    The first of the signatures has an output `error`, and the last is `preprocess`.
+    """
     responses = []
-    for photo, start in zip(photos, range(0, len(logs), len(signatures)), strict=True):
-        rows = map(decode_row, logs[start : start + len(signatures)])
-        answers = dict(zip(signatures, rows, strict=True))
-        pixels = answers.pop("preprocess")["pixels"]
-        responses.append(PhotoResponse(photo, answers[signatures[0]]["error"].decode(), answers, pixels))
+    rows = map(decode_row, logs)
+    for photo in photos:
+        answers = {signature: next(rows) for signature in signatures}
+        pixels = answers.pop(PREPROCESS)["pixels"]
+        own = others.get(photo, NOTHING)
+        second = None if own.second is None else next(rows)["pixels"]
+        error = answers[signatures[0]]["error"].decode()
+        responses.append(PhotoResponse(photo, error, answers, pixels, own, second))
     return responses
 
 

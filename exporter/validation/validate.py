@@ -27,9 +27,11 @@ from savedmodel_bakery.exporter.validation.goldens import (
     write_goldens,
 )
 from savedmodel_bakery.exporter.validation.int8_agreement import Int8Check, check_min_agreement
+from savedmodel_bakery.exporter.validation.other_values import NOTHING, OtherValues, read_values
 from savedmodel_bakery.exporter.validation.parity import ParityCheck
 from savedmodel_bakery.exporter.validation.report import ParityReport, PhotoPictures
 from savedmodel_bakery.exporter.validation.session import (
+    PREPROCESS,
     PhotoResponse,
     SessionProcess,
     decode_photo_responses,
@@ -69,14 +71,16 @@ def validate_and_record(
     model_name: str,
     evidence: Sequence[Mapping[str, Any]],
     photos: Sequence[Path],
+    others: Mapping[Path, OtherValues],
     tolerance: Tolerance,
     onnx: Original | None = None,
     int8: Int8Evaluation | None = None,
 ) -> Validation:
     """Run photos through a staged version, compare, and write goldens, warm-up requests and the report into it.
 
-    `tolerance` is that of the comparison with the reference, and for a precision below float32 of that with the network
-    too. `int8` replaces the comparison of probabilities by one of labels.
+    The `others` are the values of other inputs for each photo. `tolerance` is that of the comparison with the
+    reference, and for a precision below float32 of that with the network too. `int8` replaces the comparison of
+    probabilities by one of labels.
 
     Raises:
         VerificationError: the SavedModel can't be loaded or run, or its responses differ from the network's or from
@@ -86,7 +90,9 @@ def validate_and_record(
     """
     pixels = reference.fit(reference.read_upright(photos[0], recipe.preprocessing), recipe.preprocessing)
     golden = golden_requests(
-        task, [read_photo(photo) for photo in photos[:MAX_PHOTOS]], pixels.round().clip(0, 255).astype(np.uint8)
+        task,
+        [(read_photo(photo), others.get(photo, NOTHING)) for photo in photos[:MAX_PHOTOS]],
+        pixels.round().clip(0, 255).astype(np.uint8),
     )
     check = ParityCheck(network, recipe, task, tolerance)
     int8_check = None
@@ -97,7 +103,7 @@ def validate_and_record(
     source = source_network(network.call, recipe, tolerance)
     agreement = onnx_agreement = Agreement(0, 0.0)
     for batch in _batches(list(dict.fromkeys([*photos, *(int8.photos if int8 else ())]))):
-        responses = _run(session, version, task, batch)
+        responses = _run(session, version, task, batch, others)
         # They run while this process compares the photos.
         golden_responses = session.start(version, golden) if golden else None
         if int8 is None or int8_check is None:
@@ -126,16 +132,19 @@ def _check_onnx(responses: Sequence[PhotoResponse], onnx: Original, recipe: Reci
         raise VerificationError(f"the comparison with --reference failed: {error}") from error
 
 
-def _run(session: SessionProcess, version: Path, task: Task, photos: Sequence[Path]) -> list[PhotoResponse]:
-    signatures = [*_image_signatures(task, rejecting=False), "preprocess"]
-    responses = decode_photo_responses(photos, signatures, session.run(version, photo_requests(photos, signatures)))
+def _run(
+    session: SessionProcess, version: Path, task: Task, photos: Sequence[Path], others: Mapping[Path, OtherValues]
+) -> list[PhotoResponse]:
+    signatures = [*_image_signatures(task, rejecting=False), PREPROCESS]
+    logs = session.run(version, photo_requests(photos, signatures, others))
+    responses = decode_photo_responses(photos, signatures, others, logs)
     for response in responses:
         if response.error:
             raise ParityError(f"the baked graph cannot read {response.photo}: {response.error}")
     strict = _image_signatures(task, rejecting=True)  # they fail without a photo's name if it can't be read
-    logs = iter(session.run(version, photo_requests(photos, strict)) if strict else ())
+    rows = map(decode_row, session.run(version, photo_requests(photos, strict, others)) if strict else ())
     return [
-        replace(response, answers={**response.answers, **{name: decode_row(next(logs)) for name in strict}})
+        replace(response, answers={**response.answers, **{name: next(rows) for name in strict}})
         for response in responses
     ]
 
@@ -162,11 +171,13 @@ def compare_with_source(
     progress: Callable[[str], None],
     *,
     min_agreement: float | None = None,
+    input_values: Path | None = None,
     judge: Callable[[Network], Sequence[Mapping[str, Any]]] = lambda _: (),
 ) -> tuple[ParityReport, Sequence[PhotoPictures]]:
     """Compare a published version with the reference pipeline of its source, which must still exist.
 
-    `judge` compares the recipe with what training shows, given the network.
+    `judge` compares the recipe with what training shows, given the network. `input_values` is the file with values of
+    other inputs; see `other_values`.
 
     The recipe is the one that it was baked with; model, labels and weights may have been moved since. Returns the
     report on all photos, and the pictures of those that are farthest from the reference, worst first.
@@ -176,19 +187,20 @@ def compare_with_source(
     with SessionProcess() as session:
         progress(f"loading {recipe.source.model}")
         network = sources.read_network(recipe.to_values())
+        others = read_values(network.others, photos, input_values)
         evidence = judge(network)
         progress(f"comparing {len(photos)} photos")
-        traced = trace(network.call, recipe)
+        traced = trace(network.call, recipe, network.others)
         task = choose_task(
             recipe, shapes(traced), class_names, dtypes=dtypes(traced), ends_in_sigmoid=ends_in_sigmoid(traced)
         )
         check = ParityCheck(network, recipe, task, tolerance_of(task))
         is_int8 = recipe.optimisation.is_int8
         int8_check = Int8Check(network.call, recipe, task, min_agreement=share, quantisation=None) if is_int8 else None
-        signatures = [*_image_signatures(task, rejecting=False), "preprocess"]
+        signatures = [*_image_signatures(task, rejecting=False), PREPROCESS]
         for batch in _batches(photos):
-            logs = session.run(version, photo_requests(batch, signatures))
-            responses = decode_photo_responses(batch, signatures, logs)
+            logs = session.run(version, photo_requests(batch, signatures, others))
+            responses = decode_photo_responses(batch, signatures, others, logs)
             check.add(responses)
             if int8_check is not None:
                 int8_check.add(responses)

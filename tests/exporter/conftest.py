@@ -69,7 +69,7 @@ def read(recipe_of: Callable[..., Recipe]) -> Callable[..., ReadImages]:
     traced = tf.function(read_eagerly, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
 
     def read(images: list[bytes], **changes: Any) -> ReadImages:
-        pixels, _, errors = (read_eagerly if changes else traced)(tf.constant(images, tf.string), **changes)
+        pixels, _, errors, _ = (read_eagerly if changes else traced)(tf.constant(images, tf.string), **changes)
         ok = [error == b"" for error in errors.numpy()]
         return ReadImages(pixels.numpy()[: sum(ok)], ok, [error.decode() for error in errors.numpy()])
 

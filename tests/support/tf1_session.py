@@ -11,17 +11,20 @@ import tensorflow as tf
 
 
 class Loaded:
-    """A loaded SavedModel; call it with the name of a signature and the value of its only input."""
+    """A loaded SavedModel; call it with the name of a signature and the value of its only input, or all by alias."""
 
     def __init__(self, session: Any, signatures: Any) -> None:
         self._session = session
         self._signatures = signatures
 
-    def __call__(self, name: str, value: Any) -> dict[str, Any]:
+    def __call__(self, name: str, value: Any = None, **inputs: Any) -> dict[str, Any]:
         signature = self._signatures[name]
-        (input_info,) = signature.inputs.values()
+        if not inputs:
+            (alias,) = signature.inputs
+            inputs = {alias: value}
         fetches = {alias: info.name for alias, info in signature.outputs.items()}
-        outputs: dict[str, Any] = self._session.run(fetches, {input_info.name: value})
+        feeds = {signature.inputs[alias].name: each for alias, each in inputs.items()}
+        outputs: dict[str, Any] = self._session.run(fetches, feeds)
         return outputs
 
 

@@ -178,7 +178,7 @@ def test_a_turned_photo_is_cropped_and_resized_like_the_upright_one(value: int, 
             upright.append(encode(ImageOps.exif_transpose(opened), "PNG"))
         turned.append(stored)
     expected, sizes, _ = reader(crop)(tf.constant(upright))
-    result, upright_sizes, errors = reader(crop)(tf.constant(turned))
+    result, upright_sizes, errors, _ = reader(crop)(tf.constant(turned))
     np.testing.assert_array_equal(sizes, upright_sizes)
     assert [b""] * len(turned) == errors.numpy().tolist()
     np.testing.assert_array_equal(expected, result)
@@ -258,7 +258,7 @@ def with_stated_size(file_format: str, side: int) -> bytes:
 def test_an_image_with_an_oversized_header_is_rejected_before_decoding(file_format: str) -> None:
     side = 2**14 if file_format == "lossless WebP" else 60000  # the maximum of its 14 bits
     good = FILES["PNG"]
-    result, _, errors = reader("none")(tf.constant([good, with_stated_size(file_format, side), good]))
+    result, _, errors, _ = reader("none")(tf.constant([good, with_stated_size(file_format, side), good]))
     message = f"too large: its header states {side} by {side} pixels; the maximum is 100000000".encode()
     assert [b"", message, b""] == errors.numpy().tolist()
     np.testing.assert_array_equal(result[0], result[1])
@@ -296,7 +296,7 @@ def test_further_frames_of_a_gif_file_are_ignored(picture_size: Any) -> None:
     large = oversized_frame(60000)
     data = FILES["GIF"][:-1] + large * 100 + b";"
     assert (21, 37) == tuple(side.numpy() for side in picture_size(data))
-    result, _, errors = reader("none")(tf.constant([data, FILES["GIF"]]))
+    result, _, errors, _ = reader("none")(tf.constant([data, FILES["GIF"]]))
     assert [b"", b""] == errors.numpy().tolist()
     np.testing.assert_array_equal(result[1], result[0])
 

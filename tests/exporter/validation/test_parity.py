@@ -51,7 +51,9 @@ def responses_of(servable: ServableModule, photos: list[Path]) -> list[PhotoResp
     for photo in photos:
         tf.config.run_functions_eagerly(True)
         try:
-            best, preprocessed = (servable.functions[name]([photo.read_bytes()]) for name in ("top_k", "preprocess"))
+            best, preprocessed = (
+                servable.functions[name](tf.constant([photo.read_bytes()])) for name in ("top_k", "preprocess")
+            )
         finally:
             tf.config.run_functions_eagerly(False)
         answers = {"top_k": {alias: tensor.numpy()[0] for alias, tensor in best.items()}}

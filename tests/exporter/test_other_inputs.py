@@ -1,0 +1,139 @@
+"""A network with a second image, numbers, text and an id: all are inputs of its signatures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+from tf1_session import Loaded, loaded
+
+from savedmodel_bakery.exporter.recipe import Recipe
+from savedmodel_bakery.exporter.servable_module import ServableModule
+from savedmodel_bakery.exporter.sources.network import from_keras_model
+
+SIDE = 8
+COLOURS = [(255, 0, 51), (0, 0, 0), (0, 0, 0), (0, 204, 255), (51, 51, 51)]
+SECOND_COLOURS = [(51, 0, 51), (255, 0, 0), (255, 0, 0), (0, 0, 0), (153, 51, 0)]
+GOOD = [0, 4]  # of the first images the second is bad, of the second ones the fourth, and the third is empty
+OTHERS: dict[str, np.ndarray] = {
+    "tab": np.array([[0, 1], [0, 0], [0, 0], [0, 0], [2, -1]], np.float32),
+    "text": np.array([b"a", b"a", b"a", b"a", b"b"], object),
+    "store": np.array([[1], [0], [0], [0], [2]], np.int32),
+}
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    keras.utils.set_random_seed(7)
+    left, right = (keras.Input((SIDE, SIDE, 3), name=name) for name in ("left", "right"))
+    tab, store = keras.Input((2,), name="tab"), keras.Input((1,), dtype="int32", name="store")
+    text = keras.Input((), dtype="string", name="text")
+    embedded = keras.layers.Embedding(4, 2)(keras.layers.Hashing(4)(text))
+    of_store = keras.layers.Flatten()(keras.layers.Embedding(3, 2)(store))
+    pooled = [keras.layers.GlobalAveragePooling2D()(keras.layers.Rescaling(1 / 255)(each)) for each in (left, right)]
+    features = keras.layers.Concatenate()([*pooled, tab, embedded, of_store])
+    return keras.Model([tab, left, text, right, store], keras.layers.Dense(3)(features))
+
+
+@pytest.fixture(scope="module")
+def run(model: Any, recipe_of: Callable[..., Recipe], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
+    network = from_keras_model(model, "pairs", source_input="left,right")
+    recipe = recipe_of(**{**network.recipe, "outputs": "logits", "rows_per_run": 2})
+    path = tmp_path_factory.mktemp("pairs") / "saved"
+    ServableModule(network.call, recipe, ["a", "b", "c"], others=network.others).save(path)
+    with loaded(path) as run:
+        yield run
+
+
+@pytest.fixture(scope="module")
+def expected(model: Any) -> np.ndarray:
+    """The scores of the model itself, best first."""
+    images, seconds = (
+        np.array(colours, np.float32)[:, np.newaxis, np.newaxis] + np.zeros((1, SIDE, SIDE, 1), np.float32)
+        for colours in (COLOURS, SECOND_COLOURS)
+    )
+    arrays = map(tf.constant, [OTHERS["tab"], images, OTHERS["text"], seconds, OTHERS["store"]])
+    return np.asarray(np.sort(tf.nn.softmax(model(list(arrays))).numpy(), axis=1)[:, ::-1])
+
+
+def files(encode: Callable[..., bytes], colours: list[tuple[int, int, int]], bad: dict[int, bytes]) -> np.ndarray:
+    contents = [encode(Image.new("RGB", (20, 30), colour), "PNG") for colour in colours]
+    return np.array([bad.get(place, content) for place, content in enumerate(contents)], object)
+
+
+@pytest.fixture(scope="module")
+def images(encode: Callable[..., bytes]) -> dict[str, np.ndarray]:
+    return {
+        "image": files(encode, COLOURS, {1: b"<html>"}),
+        "image_2": files(encode, SECOND_COLOURS, {2: b"", 3: b"<html>"}),
+    }
+
+
+def test_a_bad_image_of_a_pair_harms_its_own_row(
+    run: Loaded, images: dict[str, np.ndarray], expected: np.ndarray
+) -> None:
+    outputs = run("top_k", **images, **OTHERS)
+    np.testing.assert_allclose(expected[GOOD], outputs["scores"][GOOD], atol=1e-5)
+    assert [True, False, False, False, True] == outputs["ok"].tolist()
+    not_an_image = b"neither base64 nor a supported image format: it starts with 3c 68 74 6d 6c 3e"
+    assert [
+        b"",
+        not_an_image,
+        b"paired with an image_2 that is empty: no bytes were sent",
+        b"paired with an image_2 that is " + not_an_image,
+        b"",
+    ] == outputs["error"].tolist()
+
+
+def test_no_image_of_a_request_can_be_read(run: Loaded, images: dict[str, np.ndarray]) -> None:
+    outputs = run("top_k", **{name: array[1:4] for name, array in (images | OTHERS).items()})
+    assert [False] * 3 == outputs["ok"].tolist()
+
+
+def test_the_label_alone(run: Loaded, images: dict[str, np.ndarray]) -> None:
+    good = {name: array[GOOD] for name, array in (images | OTHERS).items()}
+    best = run("top_k", **good)["labels"][:, 0]
+    assert best.tolist() == run("serving_default", **good)["output_0"].tolist()
+    with pytest.raises(tf.errors.InvalidArgumentError, match="image 1 is paired with an image_2 that is empty"):
+        run("serving_default", **{name: array[[0, 2]] for name, array in (images | OTHERS).items()})
+
+
+def test_arrays_of_the_networks_size(run: Loaded, expected: np.ndarray) -> None:
+    pixels, pixels_2 = (
+        np.array(colours, np.uint8)[:, np.newaxis, np.newaxis] + np.zeros((1, SIDE, SIDE, 1), np.uint8)
+        for colours in (COLOURS, SECOND_COLOURS)
+    )
+    outputs = run("pixels", pixels=pixels, pixels_2=pixels_2, **OTHERS)
+    np.testing.assert_allclose(expected, outputs["scores"], atol=1e-5)
+
+
+def test_examples(run: Loaded, images: dict[str, np.ndarray], expected: np.ndarray) -> None:
+    """Their features have the names of the inputs."""
+    examples = []
+    for row in GOOD:
+        values = {
+            "image/encoded": tf.train.Feature(bytes_list=tf.train.BytesList(value=[images["image"][row]])),
+            "image_2/encoded": tf.train.Feature(bytes_list=tf.train.BytesList(value=[images["image_2"][row]])),
+            "tab": tf.train.Feature(float_list=tf.train.FloatList(value=OTHERS["tab"][row])),
+            "text": tf.train.Feature(bytes_list=tf.train.BytesList(value=[OTHERS["text"][row]])),
+            "store": tf.train.Feature(int64_list=tf.train.Int64List(value=OTHERS["store"][row])),
+        }
+        examples.append(tf.train.Example(features=tf.train.Features(feature=values)).SerializeToString())
+    outputs = run("classify", inputs=np.array(examples, object))
+    np.testing.assert_allclose(expected[GOOD], outputs["scores"], atol=1e-5)
+
+
+def test_an_input_must_have_a_row_per_image(run: Loaded, images: dict[str, np.ndarray]) -> None:
+    message = r'input \\"tab\\" has 1 rows: must have 5, one per image'
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        run("top_k", **images, **{**OTHERS, "tab": OTHERS["tab"][:1]})
+
+
+def test_layers_of_other_inputs_do_not_hide_what_scales_pixels(model: Any) -> None:
+    network = from_keras_model(model, "pairs", source_input="left,right")
+    assert "rescaling" in str(network.scaling_layer)
