@@ -55,27 +55,31 @@ class ColumnsError(OSError):
     """A Parquet file contains neither photos nor paths of photos."""
 
 
-def read_photos(path: Path, is_wanted: IsWanted) -> Iterator[Photo | Path]:
+def read_photos(path: Path, is_wanted: IsWanted) -> Iterator[tuple[Photo | Path, Row]]:
     """Yield the photos in a file with the columns `image` (a name) and `content` (the encoded image).
 
-    If there is no column `content`, yield the paths in `image`. Raises OSError if it cannot be read, or has other
-    columns; the latter before the first photo.
+    If there is no column `content`, yield the paths in `image`; with each, the values of other columns. Raises OSError
+    if it cannot be read, or lacks these columns; the latter before the first photo.
     """
     try:
         with pq.ParquetFile(path) as file:
             has_content = _check_columns(file.schema_arrow)
+            others = [name for name in file.schema_arrow.names if name not in ("image", "content")]
             for group in range(file.num_row_groups):
                 names = _names(file.read_row_group(group, columns=["image"]))
                 if not has_content:
-                    yield from map(Path, names)
+                    rows = file.read_row_group(group, columns=others).to_pylist() if others else [{}] * len(names)
+                    yield from zip(map(Path, names), rows, strict=True)
                     continue
                 keys = [f"{path_key(path)}/{name}" for name in names]
                 if any(wanted := [is_wanted(key) for key in keys]):
-                    contents = file.iter_batches(_PHOTOS_PER_READ, row_groups=[group], columns=["content"])
-                    cells = chain.from_iterable(batch["content"] for batch in contents)
-                    for key, cell, is_selected in zip(keys, cells, wanted, strict=True):
+                    columns = ["content", *others]
+                    batches = file.iter_batches(_PHOTOS_PER_READ, row_groups=[group], columns=columns)
+                    rows = chain.from_iterable(batch.to_pylist() for batch in batches)
+                    for key, row, is_selected in zip(keys, rows, wanted, strict=True):
+                        content = row.pop("content") or b""
                         if is_selected:
-                            yield _photo(key, cell)
+                            yield _photo(key, content), row
     except pa.ArrowException as exc:
         raise OSError(str(exc)) from exc
 
@@ -159,6 +163,5 @@ def _names(table: pa.Table) -> list[str]:
     return names
 
 
-def _photo(key: str, cell: pa.Scalar) -> Photo:
-    content: bytes = cell.as_py() or b""
+def _photo(key: str, content: bytes) -> Photo:
     return Photo(key, len(content), lambda: content)

@@ -7,11 +7,12 @@ as `photos.tar/cats/1.jpg`, so that it is the same in each run.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from stat import S_ISREG
+from typing import Any
 
 # Far larger than any image that a baked servable decodes, and small enough to keep in memory.
 MAX_PHOTO_BYTES = 256 << 20
@@ -38,6 +39,7 @@ class Photo:
     key: str  # identifies the photo in the results
     n_bytes: int  # approximate; 0 if unknown
     read: Callable[[], bytes]  # works in any thread; raises UnreadablePhotoError
+    columns: Mapping[str, Any] = field(default_factory=dict)  # its other values in the list that names it
 
 
 def is_image_name(name: str) -> bool:

@@ -1,11 +1,12 @@
 """The files of a bulk job: those that command-line arguments name, and the photos in each.
 
 Arguments are paths, folders, globs and a list on stdin. A file is a photo, an archive of photos, or a Parquet file with
-photos or with their paths.
+photos or with their paths, or a CSV file with paths. The other columns of a Parquet or CSV file are inputs of a model.
 """
 
 from __future__ import annotations
 
+import csv
 import glob
 import os
 import sys
@@ -38,7 +39,7 @@ TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz
 
 DAMAGE_ERRORS = (
     *(tarfile.TarError, zipfile.BadZipFile, zlib.error, LZMAError),
-    *(EOFError, IndexError, OSError, RuntimeError, ValueError),
+    *(EOFError, IndexError, OSError, RuntimeError, ValueError, csv.Error),
 )
 """The exceptions of the libraries for damaged, encrypted and unsupported archives, as found by fuzzing."""
 
@@ -92,10 +93,11 @@ def _member_key(path: Path, name: str) -> str | None:
 
 
 def open_file(path: Path, is_wanted: IsWanted, *, all_files: bool) -> Iterator[Photo]:
-    """Yield the photos in a file: a tar (also compressed) or zip archive or a Parquet file, by its suffix; or a photo.
+    """Yield the photos in a file: a tar (also compressed) or zip archive, a Parquet or CSV file, by its suffix; or one.
 
     An archive is read once, from beginning to end; `all_files` also takes members whose names have no image suffix. A
-    file that cannot be read yields an unreadable photo; a damaged archive yields one with the archive's key.
+    file that cannot be read yields an unreadable photo; a damaged archive yields one with the archive's key. A photo in
+    a list has the values of its other columns.
     """
     name = path.name.lower()
 
@@ -108,6 +110,8 @@ def open_file(path: Path, is_wanted: IsWanted, *, all_files: bool) -> Iterator[P
         photos = read_zip(path, is_member_wanted)
     elif name.endswith(".parquet"):
         photos = _read_parquet(path, is_wanted, all_files=all_files)
+    elif name.endswith(".csv"):
+        photos = _read_csv(path, is_wanted, all_files=all_files)
     else:
         if is_wanted(key := path_key(path)):
             yield file_photo(key, path)
@@ -136,11 +140,21 @@ def has_photos(name: str) -> bool:
 
 
 def _read_parquet(path: Path, is_wanted: IsWanted, *, all_files: bool) -> Iterator[Photo]:
-    for photo in _import_parquet().read_photos(path, is_wanted):
-        if isinstance(photo, Path):
-            yield from open_file(photo, is_wanted, all_files=all_files)
-        else:
-            yield photo
+    for photo, columns in _import_parquet().read_photos(path, is_wanted):
+        listed = open_file(photo, is_wanted, all_files=all_files) if isinstance(photo, Path) else [photo]
+        yield from (replace(each, columns=columns) for each in listed)
+
+
+def _read_csv(path: Path, is_wanted: IsWanted, *, all_files: bool) -> Iterator[Photo]:
+    """Read the photos whose paths are in the column `image`; raises ValueError if there is none."""
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        for row in csv.DictReader(file, strict=True):
+            if None in row or None in row.values() or not row.get("image"):
+                raise ValueError(
+                    f"it must have a header with image, and as many cells in each row: {list(row.values())}"
+                )
+            listed = open_file(Path(row.pop("image")), is_wanted, all_files=all_files)
+            yield from (replace(photo, columns=row) for photo in listed)
 
 
 def _import_parquet() -> ModuleType:

@@ -10,11 +10,15 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from savedmodel_bakery.answers.images import convert_photo
-from savedmodel_bakery.answers.photo import Photo, UnreadablePhotoError
+from savedmodel_bakery.answers.other_inputs import SECOND_IMAGE, Specs, parse_value, stack_values
+from savedmodel_bakery.answers.photo import Photo, UnreadablePhotoError, file_photo
 from savedmodel_bakery.answers.predictions import Prediction
+from savedmodel_bakery.answers.signatures import TensorSpec
 from savedmodel_bakery.answers.task import ImageResult, Task
 from savedmodel_bakery.answers.tasks import TASKS
 from savedmodel_bakery.errors import ClientError, RequestRefusedError, image_error, one_line
@@ -44,7 +48,10 @@ _IMAGE_CODES = (
     Code.DATA_LOSS,
 )
 
-Predict = Callable[[list[bytes]], Prediction]
+_Content = tuple[bytes, Mapping[str, Any]]
+"""A photo as it is sent, and its values of the inputs beside it."""
+
+Predict = Callable[[list[_Content]], Prediction]
 
 
 def make_row(
@@ -62,30 +69,47 @@ def make_row(
 
 
 def make_photo_rows(
-    photos: Sequence[Photo], predict: Predict, *, task: Task[Any], model: str, signature: str
+    photos: Sequence[Photo],
+    predict: Predict,
+    *,
+    task: Task[Any],
+    model: str,
+    signature: str,
+    others: Specs = MappingProxyType({}),
 ) -> list[Row]:
-    """Read photos, send them in one request, and return their rows.
+    """Read photos, send them in one request, and return their rows; `others` are the inputs of the model beside photos.
 
     If the request is refused, each photo is sent on its own; one that is refused again gets a row with the reason.
     ClientErrors that do not depend on the photos are raised. `predict` runs `signature` on images.
     """
-    contents = [_read(photo, task) for photo in photos]
-    results = iter(_run([content for content in contents if isinstance(content, bytes)], predict, task))
+    contents = [_read(photo, task, others) for photo in photos]
+    results = iter(_run([content for content in contents if isinstance(content, tuple)], predict, task))
     rows = []
     for photo, content in zip(photos, contents, strict=True):
-        result, version = next(results) if isinstance(content, bytes) else (content, None)
+        result, version = next(results) if isinstance(content, tuple) else (content, None)
         rows.append(make_row(task, photo.key, result, model=model, version=version, signature=signature))
     return rows
 
 
-def _read(photo: Photo, task: Task[Any]) -> bytes | ImageResult:
+def _read(photo: Photo, task: Task[Any], others: Specs) -> _Content | ImageResult:
     try:
-        return convert_photo(photo.read())
-    except UnreadablePhotoError as exc:
+        values = {alias: _value(alias, photo.columns[alias], spec) for alias, spec in others.items()}
+        stack_values([values], others)
+        return convert_photo(photo.read()), values
+    except KeyError as exc:
+        return _failed(task, f"the photo has no {exc}: it must be in a .csv or .parquet file with such a column")
+    except (UnreadablePhotoError, ValueError) as exc:
         return _failed(task, str(exc))
 
 
-def _run(images: list[bytes], predict: Predict, task: Task[Any]) -> list[tuple[ImageResult, int | None]]:
+def _value(alias: str, cell: Any, spec: TensorSpec) -> Any:
+    """Return the value of an input from the cell of a list; that of a second image is its path, or its bytes."""
+    if alias == SECOND_IMAGE:
+        return convert_photo(cell if isinstance(cell, bytes) else file_photo(str(cell), Path(str(cell))).read())
+    return parse_value(alias, cell, spec) if isinstance(cell, str) else cell
+
+
+def _run(images: list[_Content], predict: Predict, task: Task[Any]) -> list[tuple[ImageResult, int | None]]:
     if not images:
         return []
     try:

@@ -17,7 +17,7 @@ from savedmodel_bakery.answers.tasks.regions import DETECT, SEGMENT, TRANSFORM, 
 from savedmodel_bakery.client.calls import Call, ModelSpec, Result, VersionStatus, run_flow_async
 from savedmodel_bakery.client.client import Images
 from savedmodel_bakery.client.credentials import Tls
-from savedmodel_bakery.client.flows import Flow, Flows
+from savedmodel_bakery.client.flows import Flow, Flows, Inputs
 from savedmodel_bakery.client.servers import check_timeout, parse_server
 from savedmodel_bakery.defaults import DEFAULT_MODEL
 from savedmodel_bakery.wire.examples import Example, ScoredClass
@@ -56,104 +56,106 @@ class BaseAsyncClient:
         await self._transport.close()
 
     @overload
-    async def classify(self, images: Image, *, top_k: int | None = None) -> Classification: ...
+    async def classify(self, images: Image, *, top_k: int | None = None, inputs: Inputs = None) -> Classification: ...
 
     @overload
-    async def classify(self, images: Images, *, top_k: int | None = None) -> list[Classification]: ...
+    async def classify(
+        self, images: Images, *, top_k: int | None = None, inputs: Inputs = None
+    ) -> list[Classification]: ...
 
-    async def classify(self, images: Any, *, top_k: int | None = None) -> Any:
+    async def classify(self, images: Any, *, top_k: int | None = None, inputs: Inputs = None) -> Any:
         """See `Client.classify`."""
-        return await self._run(self._flows.classify(images, top_k=top_k))
+        return await self._run(self._flows.classify(images, top_k=top_k, inputs=inputs))
 
     @overload
-    async def answer(self, images: Image) -> ImageResult: ...
+    async def answer(self, images: Image, *, inputs: Inputs = None) -> ImageResult: ...
 
     @overload
-    async def answer(self, images: Images) -> list[ImageResult]: ...
+    async def answer(self, images: Images, *, inputs: Inputs = None) -> list[ImageResult]: ...
 
-    async def answer(self, images: Any) -> Any:
+    async def answer(self, images: Any, *, inputs: Inputs = None) -> Any:
         """See `Client.answer`."""
-        return await self._run(self._flows.answer(images))
+        return await self._run(self._flows.answer(images, inputs))
 
     @overload
-    async def tags(self, images: Image) -> Tags: ...
+    async def tags(self, images: Image, *, inputs: Inputs = None) -> Tags: ...
 
     @overload
-    async def tags(self, images: Images) -> list[Tags]: ...
+    async def tags(self, images: Images, *, inputs: Inputs = None) -> list[Tags]: ...
 
-    async def tags(self, images: Any) -> Any:
+    async def tags(self, images: Any, *, inputs: Inputs = None) -> Any:
         """See `Client.tags`."""
-        return await self._run(self._flows.run_task(MULTILABEL, images))
+        return await self._run(self._flows.run_task(MULTILABEL, images, inputs))
 
     @overload
-    async def embed(self, images: Image) -> Embedding: ...
+    async def embed(self, images: Image, *, inputs: Inputs = None) -> Embedding: ...
 
     @overload
-    async def embed(self, images: Images) -> list[Embedding]: ...
+    async def embed(self, images: Images, *, inputs: Inputs = None) -> list[Embedding]: ...
 
-    async def embed(self, images: Any) -> Any:
+    async def embed(self, images: Any, *, inputs: Inputs = None) -> Any:
         """See `Client.embed`."""
-        return await self._run(self._flows.run_task(EMBED, images))
+        return await self._run(self._flows.run_task(EMBED, images, inputs))
 
     @overload
-    async def detect(self, images: Image) -> Detections: ...
+    async def detect(self, images: Image, *, inputs: Inputs = None) -> Detections: ...
 
     @overload
-    async def detect(self, images: Images) -> list[Detections]: ...
+    async def detect(self, images: Images, *, inputs: Inputs = None) -> list[Detections]: ...
 
-    async def detect(self, images: Any) -> Any:
+    async def detect(self, images: Any, *, inputs: Inputs = None) -> Any:
         """See `Client.detect`."""
-        return await self._run(self._flows.run_task(DETECT, images))
+        return await self._run(self._flows.run_task(DETECT, images, inputs))
 
     @overload
-    async def segment(self, images: Image) -> Segmentation: ...
+    async def segment(self, images: Image, *, inputs: Inputs = None) -> Segmentation: ...
 
     @overload
-    async def segment(self, images: Images) -> list[Segmentation]: ...
+    async def segment(self, images: Images, *, inputs: Inputs = None) -> list[Segmentation]: ...
 
-    async def segment(self, images: Any) -> Any:
+    async def segment(self, images: Any, *, inputs: Inputs = None) -> Any:
         """See `Client.segment`."""
-        return await self._run(self._flows.run_task(SEGMENT, images))
+        return await self._run(self._flows.run_task(SEGMENT, images, inputs))
 
     @overload
-    async def keypoints(self, images: Image) -> Keypoints: ...
+    async def keypoints(self, images: Image, *, inputs: Inputs = None) -> Keypoints: ...
 
     @overload
-    async def keypoints(self, images: Images) -> list[Keypoints]: ...
+    async def keypoints(self, images: Images, *, inputs: Inputs = None) -> list[Keypoints]: ...
 
-    async def keypoints(self, images: Any) -> Any:
+    async def keypoints(self, images: Any, *, inputs: Inputs = None) -> Any:
         """See `Client.keypoints`."""
-        return await self._run(self._flows.run_task(KEYPOINTS, images))
+        return await self._run(self._flows.run_task(KEYPOINTS, images, inputs))
 
     @overload
-    async def transform(self, images: Image) -> Picture: ...
+    async def transform(self, images: Image, *, inputs: Inputs = None) -> Picture: ...
 
     @overload
-    async def transform(self, images: Images) -> list[Picture]: ...
+    async def transform(self, images: Images, *, inputs: Inputs = None) -> list[Picture]: ...
 
-    async def transform(self, images: Any) -> Any:
+    async def transform(self, images: Any, *, inputs: Inputs = None) -> Any:
         """See `Client.transform`."""
-        return await self._run(self._flows.run_task(TRANSFORM, images))
+        return await self._run(self._flows.run_task(TRANSFORM, images, inputs))
 
     @overload
-    async def regress(self, images: Image) -> Regression: ...
+    async def regress(self, images: Image, *, inputs: Inputs = None) -> Regression: ...
 
     @overload
-    async def regress(self, images: Images) -> list[Regression]: ...
+    async def regress(self, images: Images, *, inputs: Inputs = None) -> list[Regression]: ...
 
-    async def regress(self, images: Any) -> Any:
+    async def regress(self, images: Any, *, inputs: Inputs = None) -> Any:
         """See `Client.regress`."""
-        return await self._run(self._flows.run_task(REGRESS, images))
+        return await self._run(self._flows.run_task(REGRESS, images, inputs))
 
     @overload
-    async def tensors(self, images: Image) -> Tensors: ...
+    async def tensors(self, images: Image, *, inputs: Inputs = None) -> Tensors: ...
 
     @overload
-    async def tensors(self, images: Images) -> list[Tensors]: ...
+    async def tensors(self, images: Images, *, inputs: Inputs = None) -> list[Tensors]: ...
 
-    async def tensors(self, images: Any) -> Any:
+    async def tensors(self, images: Any, *, inputs: Inputs = None) -> Any:
         """See `Client.tensors`."""
-        return await self._run(self._flows.run_task(TENSORS, images))
+        return await self._run(self._flows.run_task(TENSORS, images, inputs))
 
     async def predict(
         self,

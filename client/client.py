@@ -15,7 +15,7 @@ from savedmodel_bakery.answers.tasks.numbers import EMBED, REGRESS, TENSORS, Emb
 from savedmodel_bakery.answers.tasks.regions import DETECT, SEGMENT, TRANSFORM, Detections, Picture, Segmentation
 from savedmodel_bakery.client.calls import ModelSpec, Result, VersionStatus, run_flow
 from savedmodel_bakery.client.credentials import Tls
-from savedmodel_bakery.client.flows import Flow, Flows
+from savedmodel_bakery.client.flows import Flow, Flows, Inputs
 from savedmodel_bakery.client.servers import TransportName, check_timeout, parse_server
 from savedmodel_bakery.client.transports import create_transport
 from savedmodel_bakery.client.transports.transport import ModelTransport, Transport
@@ -46,12 +46,12 @@ class BaseClient:
         self._transport.close()
 
     @overload
-    def classify(self, images: Image, *, top_k: int | None = None) -> Classification: ...
+    def classify(self, images: Image, *, top_k: int | None = None, inputs: Inputs = None) -> Classification: ...
 
     @overload
-    def classify(self, images: Images, *, top_k: int | None = None) -> list[Classification]: ...
+    def classify(self, images: Images, *, top_k: int | None = None, inputs: Inputs = None) -> list[Classification]: ...
 
-    def classify(self, images: Any, *, top_k: int | None = None) -> Any:
+    def classify(self, images: Any, *, top_k: int | None = None, inputs: Inputs = None) -> Any:
         """Classify an image, or several in one request.
 
         Args:
@@ -60,6 +60,8 @@ class BaseClient:
                 [height, width, 3]. An array of the network's input size is sent as it is, without cropping; others
                 are encoded as PNG, which needs the extra `draw`. URLs are not fetched.
             top_k: number of classes to return per image, at least 1; by default as many as the model returns.
+            inputs: what the model takes beside the image, by name: for one image its value, for a list or tuple an
+                array or list with one row per image. Nothing is broadcast. As `image_2`, images.
 
         Returns:
             One result for one image; for a list or tuple a list, in the same order. An image that the model cannot
@@ -67,106 +69,107 @@ class BaseClient:
 
         Raises:
             ClientError: the call failed. RequestRefusedError is also raised before anything is sent, if the model has
-                another task.
+                another task, or if names, dtypes or shapes of the `inputs` do not match the model.
             MissingPackageError: an image is an array, and the extra `draw` is not installed.
             OSError: a file cannot be read.
             TypeError: an image is of another type.
-            ValueError: an image is a URL or an array of another dtype or shape, or `top_k` is below 1.
+            ValueError: an image is a URL or an array of another dtype or shape, `top_k` is below 1, or one of the
+                `inputs` has another number of rows than there are images.
         """
-        return self._run(self._flows.classify(images, top_k=top_k))
+        return self._run(self._flows.classify(images, top_k=top_k, inputs=inputs))
 
     @overload
-    def answer(self, images: Image) -> ImageResult: ...
+    def answer(self, images: Image, *, inputs: Inputs = None) -> ImageResult: ...
 
     @overload
-    def answer(self, images: Images) -> list[ImageResult]: ...
+    def answer(self, images: Images, *, inputs: Inputs = None) -> list[ImageResult]: ...
 
-    def answer(self, images: Any) -> Any:
+    def answer(self, images: Any, *, inputs: Inputs = None) -> Any:
         """Return the result of the model's task for each image, whatever the task is; the only way for several heads.
 
         For arguments and errors see `classify`.
         """
-        return self._run(self._flows.answer(images))
+        return self._run(self._flows.answer(images, inputs))
 
     @overload
-    def tags(self, images: Image) -> Tags: ...
+    def tags(self, images: Image, *, inputs: Inputs = None) -> Tags: ...
 
     @overload
-    def tags(self, images: Images) -> list[Tags]: ...
+    def tags(self, images: Images, *, inputs: Inputs = None) -> list[Tags]: ...
 
-    def tags(self, images: Any) -> Any:
+    def tags(self, images: Any, *, inputs: Inputs = None) -> Any:
         """Return the labels that each image has; for arguments and errors see `classify`."""
-        return self._run(self._flows.run_task(MULTILABEL, images))
+        return self._run(self._flows.run_task(MULTILABEL, images, inputs))
 
     @overload
-    def embed(self, images: Image) -> Embedding: ...
+    def embed(self, images: Image, *, inputs: Inputs = None) -> Embedding: ...
 
     @overload
-    def embed(self, images: Images) -> list[Embedding]: ...
+    def embed(self, images: Images, *, inputs: Inputs = None) -> list[Embedding]: ...
 
-    def embed(self, images: Any) -> Any:
+    def embed(self, images: Any, *, inputs: Inputs = None) -> Any:
         """Return the embedding of each image; for arguments and errors see `classify`."""
-        return self._run(self._flows.run_task(EMBED, images))
+        return self._run(self._flows.run_task(EMBED, images, inputs))
 
     @overload
-    def detect(self, images: Image) -> Detections: ...
+    def detect(self, images: Image, *, inputs: Inputs = None) -> Detections: ...
 
     @overload
-    def detect(self, images: Images) -> list[Detections]: ...
+    def detect(self, images: Images, *, inputs: Inputs = None) -> list[Detections]: ...
 
-    def detect(self, images: Any) -> Any:
+    def detect(self, images: Any, *, inputs: Inputs = None) -> Any:
         """Return the objects in each image; for arguments and errors see `classify`."""
-        return self._run(self._flows.run_task(DETECT, images))
+        return self._run(self._flows.run_task(DETECT, images, inputs))
 
     @overload
-    def segment(self, images: Image) -> Segmentation: ...
+    def segment(self, images: Image, *, inputs: Inputs = None) -> Segmentation: ...
 
     @overload
-    def segment(self, images: Images) -> list[Segmentation]: ...
+    def segment(self, images: Images, *, inputs: Inputs = None) -> list[Segmentation]: ...
 
-    def segment(self, images: Any) -> Any:
+    def segment(self, images: Any, *, inputs: Inputs = None) -> Any:
         """Return the class of each pixel of each image; for arguments and errors see `classify`."""
-        return self._run(self._flows.run_task(SEGMENT, images))
+        return self._run(self._flows.run_task(SEGMENT, images, inputs))
 
     @overload
-    def keypoints(self, images: Image) -> Keypoints: ...
+    def keypoints(self, images: Image, *, inputs: Inputs = None) -> Keypoints: ...
 
     @overload
-    def keypoints(self, images: Images) -> list[Keypoints]: ...
+    def keypoints(self, images: Images, *, inputs: Inputs = None) -> list[Keypoints]: ...
 
-    def keypoints(self, images: Any) -> Any:
+    def keypoints(self, images: Any, *, inputs: Inputs = None) -> Any:
         """Return the points in each image, by name; for arguments and errors see `classify`."""
-        return self._run(self._flows.run_task(KEYPOINTS, images))
+        return self._run(self._flows.run_task(KEYPOINTS, images, inputs))
 
     @overload
-    def transform(self, images: Image) -> Picture: ...
+    def transform(self, images: Image, *, inputs: Inputs = None) -> Picture: ...
 
     @overload
-    def transform(self, images: Images) -> list[Picture]: ...
+    def transform(self, images: Images, *, inputs: Inputs = None) -> list[Picture]: ...
 
-    def transform(self, images: Any) -> Any:
+    def transform(self, images: Any, *, inputs: Inputs = None) -> Any:
         """Return the picture that the network makes of each image; for arguments and errors see `classify`."""
-        return self._run(self._flows.run_task(TRANSFORM, images))
+        return self._run(self._flows.run_task(TRANSFORM, images, inputs))
 
     @overload
-    def regress(self, images: Image) -> Regression: ...
+    def regress(self, images: Image, *, inputs: Inputs = None) -> Regression: ...
 
     @overload
-    def regress(self, images: Images) -> list[Regression]: ...
+    def regress(self, images: Images, *, inputs: Inputs = None) -> list[Regression]: ...
 
-    def regress(self, images: Any) -> Any:
+    def regress(self, images: Any, *, inputs: Inputs = None) -> Any:
         """Return the numbers of each image; for arguments and errors see `classify`."""
-        return self._run(self._flows.run_task(REGRESS, images))
+        return self._run(self._flows.run_task(REGRESS, images, inputs))
 
     @overload
-    def tensors(self, images: Image) -> Tensors: ...
+    def tensors(self, images: Image, *, inputs: Inputs = None) -> Tensors: ...
 
     @overload
-    def tensors(self, images: Images) -> list[Tensors]: ...
+    def tensors(self, images: Images, *, inputs: Inputs = None) -> list[Tensors]: ...
 
-    def tensors(self, images: Any) -> Any:
+    def tensors(self, images: Any, *, inputs: Inputs = None) -> Any:
         """Return what the network returns for each image, by name; for arguments and errors see `classify`."""
-        return self._run(self._flows.run_task(TENSORS, images))
+        return self._run(self._flows.run_task(TENSORS, images, inputs))
 
     def predict(
         self,

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from savedmodel_bakery.answers.images import encode_images, encode_png, read_image
+from savedmodel_bakery.answers.images import encode_png, read_image
+from savedmodel_bakery.answers.other_inputs import IMAGE, SECOND_IMAGE
 from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.answers.signatures import DEFAULT_SIGNATURE, Signature, Signatures, as_array, read_signatures
 from savedmodel_bakery.answers.task import ResultT, Task
@@ -27,10 +28,13 @@ from savedmodel_bakery.client.calls import (
 )
 from savedmodel_bakery.errors import InvalidResponseError, RequestRefusedError
 from savedmodel_bakery.wire import trees
+from savedmodel_bakery.wire.dtypes import object_array
 from savedmodel_bakery.wire.examples import Example, ScoredClass
 from savedmodel_bakery.wire.status import Code
 
 Flow = Generator[Call, Any, Result]
+Inputs = Mapping[str, Any] | None
+"""Inputs of a model beside the image, by name: for one image its value, for several a row for each."""
 
 # A server that has replaced a version sends these for requests that were valid for the old one.
 _STALE = (Code.INVALID_ARGUMENT, Code.FAILED_PRECONDITION, Code.NOT_FOUND)
@@ -95,16 +99,16 @@ class Flows:
         versions: list[VersionStatus] = yield Status(self._spec)
         return versions
 
-    def classify(self, images: Any, *, top_k: int | None) -> Flow[Any]:
+    def classify(self, images: Any, *, top_k: int | None, inputs: Inputs = None) -> Flow[Any]:
         """See `Client.classify`."""
         if top_k is not None and top_k < 1:
             raise ValueError(f"invalid top_k {top_k}: must be at least 1")
-        results: Classification | list[Classification] = yield from self.run_task(CLASSIFY, images)
+        results: Classification | list[Classification] = yield from self.run_task(CLASSIFY, images, inputs)
         if isinstance(results, Classification):
             return keep_top(results, top_k)
         return [keep_top(result, top_k) for result in results]
 
-    def answer(self, images: Any) -> Flow[Any]:
+    def answer(self, images: Any, inputs: Inputs = None) -> Flow[Any]:
         """See `Client.answer`."""
         signatures = self._cache.get(self._spec) or (yield from self._fetch_signatures(self._spec))
         if signatures is None:
@@ -112,17 +116,20 @@ class Flows:
                 Code.UNIMPLEMENTED, "the server does not state the model's task: call the method of its task instead"
             )
         task, _ = find_task(signatures)
-        return (yield from self.run_task(task, images))
+        return (yield from self.run_task(task, images, inputs))
 
-    def run_task(self, task: Task[ResultT], images: Any) -> Flow[Any]:
+    def run_task(self, task: Task[ResultT], images: Any, inputs: Inputs = None) -> Flow[Any]:
         """Return the result of an image, or a list of the results of a list or tuple of images."""
         if not isinstance(images, list | tuple):
-            [result] = yield from self._run_task(task, [images])
+            values = {alias: _single_row(value) for alias, value in (inputs or {}).items()}
+            [result] = yield from self._run_task(task, [images], values)
             return result
-        return (yield from self._run_task(task, images))
+        return (yield from self._run_task(task, images, inputs or {}))
 
-    def _run_task(self, task: Task[ResultT], images: Sequence[Any]) -> Flow[list[ResultT]]:
+    def _run_task(self, task: Task[ResultT], images: Sequence[Any], inputs: Mapping[str, Any]) -> Flow[list[ResultT]]:
         contents = [read_image(image) for image in images]
+        others = _check_rows(inputs, len(images))
+        seconds = [read_image(image) for image in others.pop(SECOND_IMAGE, ())]
         if not contents:
             return []  # a server with batching may keep an empty request waiting
         signatures = self._cache.get(self._spec)
@@ -132,21 +139,23 @@ class Flows:
         size = find_pixels_size(signatures, task) if signatures else None
         pixels, files = {}, {}
         for place, content in enumerate(contents):
-            if isinstance(content, bytes):
-                files[place] = content
-            elif content.shape == size:
-                pixels[place] = content
+            pair = [content, *seconds[place : place + 1]]
+            if all(not isinstance(each, bytes) and each.shape == size for each in pair):
+                pixels[place] = pair
             else:
-                files[place] = encode_png(content)
+                files[place] = [each if isinstance(each, bytes) else encode_png(each) for each in pair]
         results: dict[int, ResultT] = {}
-        if files:
-            inputs: dict[str, np.ndarray] = encode_images(list(files.values()))
-            prediction = yield from self.predict(inputs, signature=signature, output_filter=())
-            results |= zip(files, task.read(prediction, batch=len(files)), strict=True)
-        if pixels:
-            inputs = {"pixels": np.stack(list(pixels.values()))}
-            prediction = yield from self.predict(inputs, signature="pixels", output_filter=())
-            results |= zip(pixels, task.read(prediction, batch=len(pixels)), strict=True)
+        for name, aliases, pairs in (
+            (signature, (IMAGE, SECOND_IMAGE), files),
+            ("pixels", ("pixels", "pixels_2"), pixels),
+        ):
+            if not pairs:
+                continue
+            columns = zip(*pairs.values(), strict=True)
+            arrays: dict[str, Any] = {alias: _stack(column) for alias, column in zip(aliases, columns, strict=False)}
+            arrays |= {alias: _rows(value, list(pairs)) for alias, value in others.items()}
+            prediction = yield from self.predict(arrays, signature=name, output_filter=())
+            results |= zip(pairs, task.read(prediction, batch=len(pairs)), strict=True)
         return [results[place] for place in range(len(images))]
 
     def _fetch_signatures(self, spec: ModelSpec) -> Flow[Signatures | None]:
@@ -177,6 +186,28 @@ class Flows:
         if cached is not None and None not in (versions := {cached.version, prediction.version}) and len(versions) > 1:
             del self._cache[spec]  # the server now uses another version
         return prediction
+
+
+def _single_row(value: Any) -> Any:
+    return np.asarray(value)[np.newaxis] if isinstance(value, np.ndarray | np.generic) else [value]
+
+
+def _check_rows(inputs: Mapping[str, Any], count: int) -> dict[str, Any]:
+    """Return inputs beside the images that have a row per image; raises ValueError for another number."""
+    for alias, rows in inputs.items():
+        has_rows = isinstance(rows, list | tuple) or (isinstance(rows, np.ndarray) and rows.ndim > 0)
+        if not has_rows or len(rows) != count:
+            given = f"{len(rows)} rows" if has_rows else "no rows"
+            raise ValueError(f'invalid inputs: "{alias}" has {given}; must have {count}, one per image')
+    return dict(inputs)
+
+
+def _rows(rows: Any, places: Sequence[int]) -> Any:
+    return rows[places] if isinstance(rows, np.ndarray) else [rows[place] for place in places]
+
+
+def _stack(images: Sequence[Any]) -> np.ndarray:
+    return object_array(images) if isinstance(images[0], bytes) else np.stack(images)
 
 
 def _predict_call(

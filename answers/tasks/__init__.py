@@ -65,7 +65,7 @@ def _heads_of(declared: Signature, signatures: Signatures) -> HeadsTask:
 def find_pixels_size(signatures: Signatures, task: Task[Any]) -> tuple[int, ...] | None:
     """Return the size of the arrays that the signature `pixels` takes, [height, width, 3]; None if there is none."""
     declared = signatures.by_name.get("pixels")
-    if declared is None or not task.fits(declared.outputs) or declared.inputs.keys() != {"pixels"}:
+    if declared is None or not task.fits(declared.outputs) or "pixels" not in declared.inputs:
         return None
     spec = declared.inputs["pixels"]
     return spec.shape[1:] if spec.shape and spec.dtype is dtypes.BY_NAME["uint8"] else None

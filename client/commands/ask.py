@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +22,14 @@ from savedmodel_bakery.client.commands.options import (
 )
 from savedmodel_bakery.client.commands.predict import read_file
 from savedmodel_bakery.errors import AccessDeniedError, ClientError, ConnectionFailedError
-from savedmodel_bakery.exits import FAILED, print_error, refusal_text
+from savedmodel_bakery.exits import FAILED, as_usage_error, print_error, refusal_text
 from savedmodel_bakery.groups import Command, option_group
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from savedmodel_bakery.answers.other_inputs import Specs
+    from savedmodel_bakery.answers.signatures import TensorSpec
     from savedmodel_bakery.answers.task import Task
     from savedmodel_bakery.client.client import BaseClient
     from savedmodel_bakery.client.commands.answers import Output
@@ -56,6 +60,7 @@ Examples:
   bakery ask --format REST -t models.example:8501 --top-k 3 horse.jpg
   bakery ask -m detector --draw boxes.png street.jpg
   bakery ask -m embedder --out vector.npy horse.jpg
+  bakery ask -m prices --input 'rooms=[3, 1]' --input city=Bath house.jpg
   curl -s https://photos.example/horse.jpg | bakery ask --json -
   bakery ask --format AMQP -t amqp://user:password@broker.example --result-queue results horse.jpg
 
@@ -73,6 +78,14 @@ ask_options = option_group(
         show_envvar=True,
         show_default="1; with --json all",
         help="Print this number of classes per photo.",
+    ),
+    click.option(
+        "--input",
+        "inputs",
+        multiple=True,
+        metavar="NAME=FILE|JSON",
+        help="Another input of the model, for one photo: an .npy or JSON file, or for image_2 a photo; or JSON, or "
+        "text. With several photos, once for each in their order.",
     ),
     icc_option,
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object per photo."),
@@ -120,6 +133,7 @@ def run_ask(
     photos: tuple[str, ...],
     images: tuple[str, ...],
     top_k: int | None,
+    inputs: tuple[str, ...],
     icc: bool,
     as_json: bool,
     out: Path | None,
@@ -136,6 +150,8 @@ def run_ask(
         for option, value in (("--out", out), ("--draw", draw), ("--colours", colours), ("--json", as_json)):
             if value:
                 raise click.UsageError(f"{option} does not apply to --result-queue: the results are not printed")
+        if inputs:
+            raise click.UsageError("--input does not apply to --result-queue, which sends photos alone")
         _submit(context, paths, top_k, result_queue, icc=icc)
         return 0
     with connect(context) as client:
@@ -145,14 +161,22 @@ def run_ask(
             return 0
         from savedmodel_bakery.client.commands.answers import Output
 
-        task, signature = _find_task(client, context.obj["signature"], top_k)
+        task, signature, specs = _find_task(client, context.obj["signature"], top_k)
+        others = _read_inputs(inputs, specs, len(paths))
         output = Output(task, photos=len(paths), top_k=top_k, as_json=as_json, out=out, draw=draw, colours=colours)
-        are_ok = [_ask(client, context.obj, path, task, signature, output, icc=icc) for path in paths]
+        are_ok = [
+            _ask(client, context.obj, path, task, signature, output, others=values, icc=icc)
+            for path, values in zip(paths, others, strict=True)
+        ]
     return 0 if all(are_ok) else FAILED
 
 
-def _find_task(client: BaseClient, signature: str, top_k: int | None) -> tuple[Task[Any], str]:
-    """Return the model's task and the signature to run; with `top_k` a tagger is run as a classifier."""
+def _find_task(client: BaseClient, signature: str, top_k: int | None) -> tuple[Task[Any], str, Specs]:
+    """Return the model's task, the signature to run, and its inputs beside the image.
+
+    With `top_k` a tagger is run as a classifier.
+    """
+    from savedmodel_bakery.answers.other_inputs import other_inputs
     from savedmodel_bakery.answers.signatures import DEFAULT_SIGNATURE, TOP_K_SIGNATURE, read_signatures
     from savedmodel_bakery.answers.tasks import find_task
     from savedmodel_bakery.answers.tasks.labels import CLASSIFY
@@ -163,7 +187,42 @@ def _find_task(client: BaseClient, signature: str, top_k: int | None) -> tuple[T
     task, signature = find_task(signatures, signature)
     if top_k is not None and task is not CLASSIFY:
         raise click.UsageError(f"--top-k does not apply to a model whose task is {task.name}")
-    return task, signature
+    return task, signature, other_inputs(signatures.find(signature).inputs)
+
+
+def _read_inputs(arguments: Sequence[str], specs: Specs, photos: int) -> list[dict[str, np.ndarray]]:
+    """Return the inputs beside each photo, with one row, from arguments of the form NAME=FILE or NAME=JSON."""
+    from savedmodel_bakery.answers.other_inputs import stack_values
+
+    values: dict[str, list[Any]] = {alias: [] for alias in specs}
+    with as_usage_error(ValueError):
+        for argument in arguments:
+            alias, separator, text = argument.partition("=")
+            if not separator or alias not in specs:
+                allowed = ", ".join(specs) or "none"
+                raise ValueError(
+                    f"invalid --input {argument}: must be NAME=FILE or NAME=JSON; the inputs are {allowed}"
+                )
+            values[alias].append(_read_value(alias, text, specs[alias]))
+        for alias, rows in values.items():
+            if len(rows) != photos:
+                raise ValueError(
+                    f"--input {alias}=… was given {len(rows)} times: must be {photos}, once for each photo"
+                )
+        return [
+            stack_values([{alias: rows[place] for alias, rows in values.items()}], specs) for place in range(photos)
+        ]
+
+
+def _read_value(alias: str, text: str, spec: TensorSpec) -> Any:
+    from savedmodel_bakery.answers.other_inputs import SECOND_IMAGE, parse_value
+    from savedmodel_bakery.client.commands.array_files import read_input
+
+    if alias == SECOND_IMAGE:
+        return _read(text, icc=False)
+    if Path(text).is_file():
+        return read_input(alias, read_file(text, "input"), text)[alias]
+    return parse_value(alias, text, spec)
 
 
 def _ask(
@@ -174,6 +233,7 @@ def _ask(
     signature: str,
     output: Output,
     *,
+    others: dict[str, np.ndarray],
     icc: bool,
 ) -> bool:
     """Send a photo and print the result; return whether there is one."""
@@ -183,7 +243,7 @@ def _ask(
 
     photo, name, version = _read(path, icc=icc), click.format_filename(path), options["version"]
     try:
-        prediction = client.predict(encode_images([photo]), signature=signature)
+        prediction = client.predict({**encode_images([photo]), **others}, signature=signature)
         version = prediction.version
         [result] = task.read(prediction, batch=1)
         if task is CLASSIFY:
