@@ -6,12 +6,15 @@ import io
 import json
 import math
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from multipart import MultipartError, MultipartSegment, PushMultipartParser, parse_options_header
 
+from savedmodel_bakery.answers.other_inputs import SECOND_IMAGE, parse_value
+from savedmodel_bakery.answers.signatures import TensorSpec
 from savedmodel_bakery.errors import ClientError
 from savedmodel_bakery.serving.access.access import PHOTOS
 from savedmodel_bakery.serving.admission.context import RequestContext
@@ -62,9 +65,10 @@ class PhotoHandlers:
         context.check_model(name)
         label = decode_name(match["label"]) if match["label"] else None
         choice = ModelChoice(name, read_version(decode_name(match["version"])), label)
-        photos = read_photos(request, context)
+        parts = read_parts(request, context)
         with self._registry.acquire(choice) as servable:
             model = PhotoModel(servable)
+            photos = sort_parts(parts, model.others)
             outputs = model.run(photos, context)
         context.charge(response_size(outputs))
         prediction = model.prediction(outputs)
@@ -90,8 +94,16 @@ def _error(error: StatusError) -> Response:
     return replace(response, headers={**response.headers, **NOSNIFF})
 
 
-def read_photos(request: Request, context: RequestContext) -> list[bytes]:
-    """Return the photos of a request: the files of a form (RFC 7578), or else the body as it is.
+class Part(NamedTuple):
+    """A part of a form."""
+
+    name: str
+    is_file: bool
+    content: bytes
+
+
+def read_parts(request: Request, context: RequestContext) -> list[Part]:
+    """Return the parts of a request: those of a form (RFC 7578), or else the body as it is, which is a photo.
 
     curl's `--data-binary` names the body a form of another type, so only `multipart/…` is taken as one.
     """
@@ -103,7 +115,7 @@ def read_photos(request: Request, context: RequestContext) -> list[bytes]:
         return _read_form(request.body, media_type, options.get("boundary", ""), context)
     if not request.body:
         raise invalid_argument("the body is empty: it must be an image file, or a form with image files")
-    return [request.body]
+    return [Part("", True, request.body)]
 
 
 def results_response(document: dict[str, Any]) -> Response:
@@ -115,41 +127,68 @@ def results_response(document: dict[str, Any]) -> Response:
     return Response(200, f"{text}\n".encode(), headers=NOSNIFF)
 
 
-def _read_form(body: bytes, media_type: str, boundary: str, context: RequestContext) -> list[bytes]:
+def sort_parts(parts: Sequence[Part], specs: Mapping[str, TensorSpec]) -> list[tuple[bytes, dict[str, Any]]]:
+    """Return the photos of a form, each with its values of the inputs in `specs`, which are beside the photo.
+
+    The fields of an input belong to the photos in their order. Raises StatusError (INVALID_ARGUMENT) for a field that
+    is none, or whose value can't be read.
+    """
+    photos: list[bytes] = []
+    values: dict[str, list[Any]] = {alias: [] for alias in specs}
+    for part in parts:
+        if part.name in specs and part.is_file == (part.name == SECOND_IMAGE):
+            try:
+                text = part.content if part.is_file else parse_value(part.name, part.content.decode(), specs[part.name])
+            except ValueError as error:
+                raise invalid_argument(str(error)) from error
+            values[part.name].append(text)
+        elif part.is_file:
+            photos.append(part.content)
+        else:
+            inputs = f"; other fields are inputs of the model: {', '.join(specs)}" if specs else ""
+            raise invalid_argument(
+                f"the field {shown(part.name)} of the form is not a file: send photos as files, as curl does with "
+                f"-F file=@photo.jpg{inputs}"
+            )
+    if not photos:
+        raise invalid_argument("the form has no file")
+    for alias, rows in values.items():
+        if len(rows) != len(photos):
+            raise invalid_argument(
+                f'the form has {len(photos)} photos and {len(rows)} fields "{alias}": must have one for each photo'
+            )
+    return [(photo, {alias: rows[place] for alias, rows in values.items()}) for place, photo in enumerate(photos)]
+
+
+def _read_form(body: bytes, media_type: str, boundary: str, context: RequestContext) -> list[Part]:
     if media_type != _FORM:
         raise invalid_argument(
             f"invalid Content-Type {shown(media_type)}: must be {_FORM} for a form, or any type that is not multipart "
             "for a single photo"
         )
     context.charge(len(body))
-    photos: list[bytes] = []
+    parts: list[Part] = []
     pieces: list[bytes] = []
     try:
         parser = PushMultipartParser(boundary, header_charset=_NAMES)
         # In pieces, because Python's lock is held while one is searched.
         for event in parser.parse_blocking(io.BytesIO(body).read):
             if isinstance(event, MultipartSegment):
-                _check_is_file(event)
-                context.check_rows(len(photos) + 1)
+                segment = event
+                context.check_rows(len(parts) + 1)
             elif event is None:
-                photos.append(b"".join(pieces))
+                parts.append(_part(segment, b"".join(pieces)))
                 pieces = []
             else:
                 pieces.append(event)
     except MultipartError as error:
         raise invalid_argument(f"the body is not a valid {_FORM}: {error.args[0]}") from error
-    if not photos:
-        raise invalid_argument("the form has no file")
-    return photos
+    return parts
 
 
-def _check_is_file(segment: MultipartSegment) -> None:
-    if segment.filename is None and not _EXTENDED_FILE_NAME.search(segment["Content-Disposition"]):
-        name = (segment.name or "").encode(_NAMES).decode(errors="replace")
-        raise invalid_argument(
-            f"the field {shown(name)} of the form is not a file: send photos as files, as curl does with "
-            "-F file=@photo.jpg"
-        )
+def _part(segment: MultipartSegment, content: bytes) -> Part:
+    is_file = segment.filename is not None or bool(_EXTENDED_FILE_NAME.search(segment["Content-Disposition"]))
+    return Part((segment.name or "").encode(_NAMES).decode(errors="replace"), is_file, content)
 
 
 def _dump(document: object) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from savedmodel_bakery.answers.images import encode_images
+from savedmodel_bakery.answers.other_inputs import IMAGE, other_inputs, photo_inputs
 from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.answers.signatures import Signature, Signatures, TensorSpec
 from savedmodel_bakery.answers.task import Task
@@ -15,10 +15,8 @@ from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.inference.predict import PredictCall, predict
 from savedmodel_bakery.serving.models.servable import Servable
 from savedmodel_bakery.wire import dtypes
-from savedmodel_bakery.wire.status import Code, StatusError
+from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 from savedmodel_bakery.wire.tensors import Tensor
-
-_INPUT = "image"
 
 
 class PhotoModel:
@@ -26,11 +24,18 @@ class PhotoModel:
 
     def __init__(self, servable: Servable) -> None:
         self._servable = servable
-        self.task, self.signature = find_photo_task(servable.name, servable.version, servable.signatures)
+        self.task, self.signature, self.others = find_photo_task(servable.name, servable.version, servable.signatures)
 
-    def run(self, photos: Sequence[bytes], context: RequestContext) -> dict[str, Tensor]:
-        """Run the signature on encoded photos and return its outputs by alias."""
-        inputs = {alias: Tensor(array, dtypes.STRING) for alias, array in encode_images(photos).items()}
+    def run(self, photos: Sequence[tuple[bytes, Mapping[str, Any]]], context: RequestContext) -> dict[str, Tensor]:
+        """Run the signature on encoded photos, each with its other inputs, and return its outputs by alias.
+
+        Raises StatusError (INVALID_ARGUMENT) if other inputs are missing or don't fit.
+        """
+        try:
+            arrays = photo_inputs(photos, self.others)
+        except ValueError as error:
+            raise invalid_argument(str(error)) from error
+        inputs = {alias: Tensor(array, dtypes.of_array(array)) for alias, array in arrays.items()}
         return predict(self._servable, PredictCall(self.signature, inputs), context)
 
     def prediction(self, outputs: Mapping[str, Tensor]) -> Prediction:
@@ -39,8 +44,16 @@ class PhotoModel:
         return Prediction(arrays, self._servable.name, self._servable.version, self.signature)
 
 
-def find_photo_task(model: str, version: int, definitions: Mapping[str, Any]) -> tuple[Task[Any], str]:
-    """Return the task of a version that takes photos, and the signature to run.
+class PhotoTask(NamedTuple):
+    """What a version does with photos."""
+
+    task: Task[Any]
+    signature: str  # to run
+    others: Mapping[str, TensorSpec]  # inputs beside the photo
+
+
+def find_photo_task(model: str, version: int, definitions: Mapping[str, Any]) -> PhotoTask:
+    """Return the task of a version that takes photos.
 
     Raises:
         StatusError: FAILED_PRECONDITION if it takes no photos.
@@ -58,8 +71,8 @@ def find_photo_task(model: str, version: int, definitions: Mapping[str, Any]) ->
     try:
         task, signature = find_task(Signatures(title, version, by_name))
         inputs = by_name[signature].inputs
-        if inputs.keys() == {_INPUT} and inputs[_INPUT].dtype is dtypes.STRING:
-            return task, signature
+        if IMAGE in inputs and inputs[IMAGE].dtype is dtypes.STRING:
+            return PhotoTask(task, signature, other_inputs(inputs))
     except RequestRefusedError:
         pass
     raise StatusError(

@@ -14,7 +14,7 @@ from savedmodel_bakery.serving.admission.budget import Cost, MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.call.http import Request, Response
 from savedmodel_bakery.serving.models.registry import Registry
-from savedmodel_bakery.serving.photos import PhotoHandlers, read_photos
+from savedmodel_bakery.serving.photos import PhotoHandlers, read_parts
 from savedmodel_bakery.serving.ports import find_openapi
 from savedmodel_bakery.wire.status import StatusError
 
@@ -156,7 +156,8 @@ def test_photos_are_whole_wherever_the_parser_cuts_the_form() -> None:
     for beyond in range(len(head) + 4):
         photos = [bytes(2**16 - len(head) - beyond), b"\r\n--" * 2**15, b"", b"end"]
         body = b"".join(head + photo + b"\r\n" for photo in photos) + b"--b--\r\nepilogue"
-        assert photos == read_photos(Request("POST", "/", {"content-type": _TYPE}, body), RequestContext())
+        parts = read_parts(Request("POST", "/", {"content-type": _TYPE}, body), RequestContext())
+        assert photos == [part.content for part in parts]
 
 
 def test_a_single_bad_photo_is_an_error(registry: Registry) -> None:
