@@ -7,7 +7,7 @@ import math
 import random
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, as_completed, wait
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from threading import Event, Thread
 from typing import Any
 
-from savedmodel_bakery.answers.images import encode_images
+from savedmodel_bakery.answers.other_inputs import Specs, photo_inputs
 from savedmodel_bakery.answers.photo import Photo
 from savedmodel_bakery.answers.photo_files import open_file
 from savedmodel_bakery.answers.predictions import Prediction
@@ -35,7 +35,8 @@ class Job:
 
     A request that cannot reach the server, times out or gets UNAVAILABLE is retried for `retry_s` with growing pauses,
     and so is one that an overloaded server asks to send later. If a request with several photos is refused for another
-    reason, its photos are sent one by one, and then RESOURCE_EXHAUSTED is retried too.
+    reason, its photos are sent one by one, and then RESOURCE_EXHAUSTED is retried too. `others` are the inputs of the
+    signature beside photos, whose values are in the lists that name the photos.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Job:
         model: str,
         task: Task[Any],
         signature: str,
+        others: Specs,
         batch_size: int,
         retry_s: float,
     ) -> None:
@@ -52,8 +54,14 @@ class Job:
         for client in clients:
             self._idle.put(client)
         self._signature = signature
+        self._others = others
         self._make_rows = partial(
-            make_photo_rows, predict=self._predict_with_retries, task=task, model=model, signature=signature
+            make_photo_rows,
+            predict=self._predict_with_retries,
+            task=task,
+            model=model,
+            signature=signature,
+            others=others,
         )
         self._batch_size = batch_size
         self._stopped = Event()
@@ -77,7 +85,7 @@ class Job:
             self._stopped.set()
             pool.shutdown(cancel_futures=True)
 
-    def _predict_with_retries(self, images: list[bytes]) -> Prediction:
+    def _predict_with_retries(self, photos: list[tuple[bytes, Mapping[str, Any]]]) -> Prediction:
         """Predict with the next idle client."""
         client = self._idle.get()
         end_s = time.monotonic() + self._retry_s
@@ -86,9 +94,9 @@ class Job:
             while True:
                 attempts += 1
                 try:
-                    return client.predict(encode_images(images), signature=self._signature)
+                    return client.predict(photo_inputs(photos, self._others), signature=self._signature)
                 except ClientError as exc:
-                    pause_s = _pause_s(exc, attempts, single=len(images) == 1)
+                    pause_s = _pause_s(exc, attempts, single=len(photos) == 1)
                     if time.monotonic() + pause_s >= end_s or self._stopped.wait(pause_s):
                         raise
         finally:

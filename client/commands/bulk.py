@@ -84,9 +84,10 @@ def bulk(context: click.Context, /, **options: Any) -> None:
     """Run a model on many photos and write one row per photo.
 
     PATH is a photo, a folder of photos, a glob, a tar or zip archive, a Parquet file with the columns image and
-    content, or - for a list of paths on stdin. A row has the columns of the model's task, such as the best classes, or
-    the reason why the photo could not be read. If the command is interrupted, run it again: it continues with the
-    photos that have no row yet.
+    content, a .csv file with the column image (paths), or - for a list of paths on stdin. Other columns of a Parquet or
+    .csv file are inputs of the model beside the photo. A row has the columns of the model's task, such as the best
+    classes, or the reason why the photo could not be read. If the command is interrupted, run it again: it continues
+    with the photos that have no row yet.
     """
     context.exit(run_on_server(context, **options))
 
@@ -111,6 +112,7 @@ def run_on_server(
 ) -> int:
     """Send photos to the server of the connection options, write the rows, and return the exit code."""
     from savedmodel_bakery.answers.images import encode_images
+    from savedmodel_bakery.answers.other_inputs import other_inputs
     from savedmodel_bakery.answers.photo_files import FileList, check_parquet_files, open_file
     from savedmodel_bakery.answers.signatures import read_signatures
     from savedmodel_bakery.answers.tasks import find_task
@@ -139,10 +141,25 @@ def run_on_server(
             clients = [stack.enter_context(open_client(context)) for _ in range(jobs)]
             signatures = read_signatures(clients[0].metadata())
             task, signature = find_task(signatures, context.obj["signature"])
-            signatures.find(signature).fit(encode_images([b""]))  # it must take images
+            declared = signatures.find(signature)
+            others = other_inputs(declared.inputs)
+            replace(declared, optional=frozenset(others)).fit(encode_images([b""]))  # it must take images
+            if missing := sorted(others.keys() - first.columns.keys()):
+                raise click.UsageError(
+                    f"the model takes {', '.join(missing)} beside the photo: pass a .csv or .parquet file with the "
+                    f"columns image, {', '.join(others)}"
+                )
             with as_usage_error(ResultsError):
                 results.check_task(task.name)
-            job = Job(clients, model=model, task=task, signature=signature, batch_size=batch_size, retry_s=retry_s)
+            job = Job(
+                clients,
+                model=model,
+                task=task,
+                signature=signature,
+                others=others,
+                batch_size=batch_size,
+                retry_s=retry_s,
+            )
             progress = stack.enter_context(Progress(files, all_files=all_files, done=results.rows))
             for rows in job.run(chain([first], photos)):
                 results.add(rows)

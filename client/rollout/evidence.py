@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from savedmodel_bakery.answers.other_inputs import other_inputs
 from savedmodel_bakery.answers.photo_files import FileList, open_file
 from savedmodel_bakery.answers.rows import Row
 from savedmodel_bakery.answers.signatures import read_signatures
@@ -126,8 +127,12 @@ def _answer(rollout: Rollout, photos: FileList, version: int) -> tuple[Task[Any]
     with ExitStack() as stack:
         open_client = rollout.servers[0].open_client
         clients = [stack.enter_context(open_client(rollout.model, version)) for _ in range(_REQUESTS)]
-        task, signature = find_task(read_signatures(clients[0].metadata()))
-        job = Job(clients, model=rollout.model, task=task, signature=signature, batch_size=8, retry_s=60.0)
+        signatures = read_signatures(clients[0].metadata())
+        task, signature = find_task(signatures)
+        others = other_inputs(signatures.find(signature).inputs)
+        job = Job(
+            clients, model=rollout.model, task=task, signature=signature, others=others, batch_size=8, retry_s=60.0
+        )
         opened = (photo for file in photos for photo in open_file(file, lambda _: True, all_files=photos.all_files))
         return task, {row["image"]: row for rows in job.run(opened) for row in rows}
 

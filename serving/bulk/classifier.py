@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from google.protobuf.message import DecodeError
@@ -32,7 +34,13 @@ def read_task(model: str, version: int, path: str) -> str:
         raise StatusError(Code.FAILED_PRECONDITION, f"cannot read {file}: {exc.strerror}") from exc
     except (DecodeError, StopIteration) as exc:
         raise StatusError(Code.FAILED_PRECONDITION, f"{file} is damaged, or has no graph for serving") from exc
-    task, _ = find_photo_task(model, version, graph.signature_def)
+    task, _, others = find_photo_task(model, version, graph.signature_def)
+    if others:
+        raise StatusError(
+            Code.FAILED_PRECONDITION,
+            f"the model takes {', '.join(others)} beside the photo, which the engine ray does not pass: use the engine "
+            "server",
+        )
     return task.name
 
 
@@ -54,9 +62,9 @@ class Classifier:
         rows = make_photo_rows(photos, self._predict, task=model.task, model=self._name, signature=model.signature)
         return parquet.to_table(rows, model.task.name)
 
-    def _predict(self, images: list[bytes]) -> Prediction:
+    def _predict(self, photos: list[tuple[bytes, Mapping[str, Any]]]) -> Prediction:
         try:
-            return self._model.prediction(self._model.run(images, RequestContext()))
+            return self._model.prediction(self._model.run(photos, RequestContext()))
         except StatusError as error:
             raise RequestRefusedError(error.code, error.text) from error
 
