@@ -49,7 +49,7 @@ COMMANDS = {name: command for section in SECTIONS.values() for name, command in 
 EXAMPLES = """
 \b
 Examples:
-  bakery bake --model efficientnet-lite0
+  bakery bake efficientnet-lite0
   bakery serve saved_model/efficientnet_lite0
   bakery ask photo.jpg
 

@@ -5,6 +5,7 @@ Imports click only, so that other programs can use them.
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -22,6 +23,9 @@ CONTEXT_SETTINGS: dict[str, Any] = {
 """Settings of a group; its commands inherit them."""
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+
+FULL_HELP = f"{__name__}.full_help"
+"""Key of `click.Context.meta`: whether the help of a command shows all of its options."""
 
 Sections = Mapping[str, Mapping[str, str]]
 """Section title to command names, each with the place of its command object, `package.module:name`."""
@@ -61,11 +65,49 @@ def option_group(*options: Callable[[_Command], _Command]) -> Callable[[_Command
 
 
 class Command(click.Command):
-    """A command whose help lists the common options after its own, and ends with examples (its epilog)."""
+    """A command whose help lists the common options after its own, and ends with examples (its epilog).
+
+    `brief` are the names of the options that `--help` shows, each with a shorter text if its own is long; `--help-all`
+    shows all options, and `see` says where they are explained. Without `brief`, `--help` shows all.
+    """
+
+    def __init__(
+        self, *args: Any, brief: Mapping[str, str | None] | None = None, see: str = "", **attributes: Any
+    ) -> None:
+        super().__init__(*args, **attributes)
+        self.brief = brief or {}
+        if self.brief:
+            text = f"Show all options{see and f' ({see})'} and exit."
+            self.params.append(
+                click.Option(["--help-all"], is_flag=True, is_eager=True, expose_value=False, help=text, callback=_help)
+            )
+
+    def help_row(self, option: click.Option, ctx: click.Context) -> tuple[str, str] | None:
+        """Return the name and the text of an option in the help; None if it is not shown."""
+        record = option.get_help_record(ctx)
+        if record is None or not self.brief or ctx.meta.get(FULL_HELP) or not _HELP_OPTIONS.isdisjoint(option.opts):
+            return record
+        if option.name not in self.brief:
+            return None
+        names, text = record
+        if len(names) > _MAX_BRIEF_NAME:  # all choices
+            names = f"{', '.join(option.opts)} {option.opts[-1].lstrip('-').upper()}"
+        return names, self.brief[option.name] or text
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options."""
         _write_options(self, ctx, formatter)
+
+
+_HELP_OPTIONS = {"--help", "--help-all"}
+_MAX_BRIEF_NAME = 30
+
+
+def _help(context: click.Context, _option: click.Parameter, is_set: bool) -> None:
+    if is_set and not context.resilient_parsing:
+        context.meta[FULL_HELP] = True
+        click.echo(context.get_help())
+        context.exit()
 
 
 class FloatRange(click.FloatRange):
@@ -79,7 +121,28 @@ class FloatRange(click.FloatRange):
         return number
 
 
-class LazyGroup(click.Group):
+class Group(click.Group):
+    """A group with the command `help`, and with suggestions for names that are not those of a command."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Treat `help COMMAND` as `COMMAND --help`."""
+        if args[:1] == ["help"]:
+            args = [*args[1:], "--help"]
+        return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the arguments name."""
+        name = args[0]
+        is_known = name.startswith("-") or any(self.get_command(ctx, each) for each in (name, name.replace("_", "-")))
+        if not is_known and not ctx.resilient_parsing:
+            similar = " or ".join(difflib.get_close_matches(name, self.list_commands(ctx)))
+            raise click.UsageError(f"No such command {name!r}." + f" Did you mean {similar}?" * bool(similar), ctx)
+        return super().resolve_command(ctx, args)
+
+
+class LazyGroup(Group):
     """A group that imports a command when it runs, or when its help is shown.
 
     `sections` are the commands in the order of the help; `aliases` are further names, which the help does not show.
@@ -126,6 +189,8 @@ class DefaultCommandGroup(LazyGroup):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Insert the default command if there is no other."""
+        if args[:1] == ["help"]:
+            return super().parse_args(ctx, args)
         place = self._end_of_options(ctx, args)
         is_complete = place <= len(args)  # else click reports the option without a value
         if is_complete and args[place : place + 1] not in ([name] for name in (*self._places, *self.aliases)):
@@ -168,10 +233,12 @@ def _write_options(command: click.Command, ctx: click.Context, formatter: click.
     own: list[tuple[str, str]] = []
     common: list[tuple[str, str]] = []
     for parameter in command.get_params(ctx):
-        record = parameter.get_help_record(ctx)
-        if record is not None and isinstance(parameter, click.Option):
-            is_common = getattr(parameter, "is_common", False) or "--help" in parameter.opts
-            (common if is_common else own).append(record)
+        if not isinstance(parameter, click.Option):
+            continue
+        row = command.help_row(parameter, ctx) if isinstance(command, Command) else parameter.get_help_record(ctx)
+        if row is not None:
+            is_common = getattr(parameter, "is_common", False) or not _HELP_OPTIONS.isdisjoint(parameter.opts)
+            (common if is_common else own).append(row)
     for title, rows in (("Options", own), ("Common options", common)):
         if rows:
             with formatter.section(title):

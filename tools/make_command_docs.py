@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from savedmodel_bakery.command import SECTIONS, bakery
+from savedmodel_bakery.groups import FULL_HELP
 from savedmodel_bakery.serving.options import flags
 
 HEAD = """# Commands
@@ -45,6 +46,7 @@ def sections_of(command: click.Command, name: str, parent: click.Context, level:
 def page() -> str:
     """Return the page."""
     root = click.Context(bakery, info_name="bakery", terminal_width=100, **bakery.context_settings)
+    root.meta[FULL_HELP] = True
     parts = [HEAD, section("bakery", bakery.get_help(root), 2)]
     for title, commands in SECTIONS.items():
         parts.append(f"## {title}\n")

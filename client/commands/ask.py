@@ -13,6 +13,7 @@ import click
 
 from savedmodel_bakery.client.commands.inspection import print_metadata
 from savedmodel_bakery.client.commands.options import (
+    BRIEF,
     PhotoPath,
     connection_options,
     icc_option,
@@ -68,6 +69,15 @@ Examples:
 Exit codes: 0 all photos have a result, 1 refused or failed, 2 wrong usage, 3 cannot connect, 130 interrupted.
 """
 
+ASK_BRIEF = {
+    "top_k": "Print this number of classes per photo.",
+    "as_json": None,
+    "out": "File for the vector of an embedder, .npy, or for a map or picture, .png.",
+    "draw": "File for the photo with the boxes, places or map that the model returned, .png.",
+    **BRIEF,
+}
+"""The options that `ask --help` shows; see `groups.Command`."""
+
 ask_options = option_group(
     click.argument("photos", nargs=-1, metavar="[PHOTO]...", type=PhotoPath()),
     image_option("A photo, as an alternative to PHOTO; repeatable."),
@@ -118,7 +128,7 @@ ask_options = option_group(
 """Gives a command the arguments and options of `run_ask`."""
 
 
-@click.command(cls=Command, help=HELP, epilog=EXAMPLES)
+@click.command(cls=Command, help=HELP, epilog=EXAMPLES, brief=ASK_BRIEF)
 @ask_options
 @click.pass_context
 def ask(context: click.Context, /, **options: Any) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from savedmodel_bakery.client.commands.options import connection_options, describe_server, image_option
+from savedmodel_bakery.client.commands.options import BRIEF, connection_options, describe_server, image_option
 from savedmodel_bakery.client.commands.predict import read_arrays, read_file
 from savedmodel_bakery.exits import FAILED, as_usage_error, print_error
 from savedmodel_bakery.groups import Command, FloatRange, Option
@@ -34,9 +34,13 @@ Examples:
 Exit codes: 0 all responses were correct, 1 a request failed or a response was wrong, 2 wrong usage, 3 cannot connect,
 130 interrupted.
 """
+_BRIEF = (
+    dict.fromkeys(("inputs", "batch_size", "callers", "duration_s", "requests", "rate_per_s", "as_json", "plot_file"))
+    | BRIEF
+)
 
 
-@click.command(cls=Command, epilog=EXAMPLES)
+@click.command(cls=Command, epilog=EXAMPLES, brief=_BRIEF)
 @image_option("Photo to send; several are sent in turn. Repeatable.")
 @click.option(
     "--batch-size",

@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from savedmodel_bakery.answers.photo import Photo
-from savedmodel_bakery.client.commands.options import connection_options, icc_option, open_client
+from savedmodel_bakery.client.commands.options import BRIEF, connection_options, icc_option, open_client
 from savedmodel_bakery.exits import PHOTOS_FAILED, as_usage_error, print_error, resumable
 from savedmodel_bakery.groups import Command, FloatRange, Option, option_group
 
@@ -31,6 +31,9 @@ Exit codes: 0 all photos have a result, 1 refused or failed, 2 wrong usage, 3 ca
 photos failed (their rows have the reason), 130 interrupted.
 """
 
+
+BULK_BRIEF = dict.fromkeys(("out", "batch_size", "all_files", "jobs", "retry_failed")) | BRIEF
+"""The options that `bulk --help` shows; see `groups.Command`."""
 
 bulk_options = option_group(
     click.argument("paths", nargs=-1, required=True, metavar="PATH..."),
@@ -69,7 +72,7 @@ server_options = option_group(
 """Gives a command the options of the engine `server`: `jobs`, `retry_s`, `retry_failed` and `icc`."""
 
 
-@click.command(cls=Command, epilog=EXAMPLES)
+@click.command(cls=Command, epilog=EXAMPLES, brief=BULK_BRIEF)
 @bulk_options
 @click.option(
     "--out",

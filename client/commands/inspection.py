@@ -11,6 +11,7 @@ import click
 
 from savedmodel_bakery.client.calls import VersionStatus
 from savedmodel_bakery.client.commands.options import (
+    BRIEF,
     connection_options,
     is_set,
     open_client,
@@ -67,6 +68,8 @@ Examples:
 Exit codes: 0 all responses agree, 1 a response differs or was refused, 2 wrong usage, 3 cannot connect,
 130 interrupted.
 """
+_WAIT_BRIEF = {"timeout_s": None, **BRIEF, "version": None, "label": None}
+del _WAIT_BRIEF["model"]  # an argument
 _PAUSE_S = 0.2
 _MIN_REQUEST_S = 1.0  # or a request shortly before the end would hide the last state behind a deadline
 
@@ -75,7 +78,7 @@ class _NotAvailableError(Exception):
     """The server responds, but the version is not AVAILABLE; the text is the last state."""
 
 
-@click.command(cls=Command, epilog=METADATA_EXAMPLES)
+@click.command(cls=Command, epilog=METADATA_EXAMPLES, brief=BRIEF)
 @connection_options
 @click.pass_context
 def metadata(context: click.Context) -> None:
@@ -89,7 +92,7 @@ def print_metadata(client: BaseClient) -> None:
     click.echo(json.dumps(client.metadata(), indent=2, sort_keys=True))
 
 
-@click.command(cls=Command, epilog=STATUS_EXAMPLES)
+@click.command(cls=Command, epilog=STATUS_EXAMPLES, brief={"as_json": None} | BRIEF)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per version.")
 @connection_options
 @click.pass_context
@@ -111,7 +114,7 @@ def _status_line(status: VersionStatus) -> str:
     return line if status.code is Code.OK else f"{line}\t{one_line(f'{status.code.name}: {status.message}')}"
 
 
-@click.command(cls=Command, epilog=WAIT_EXAMPLES)
+@click.command(cls=Command, epilog=WAIT_EXAMPLES, brief=_WAIT_BRIEF)
 @click.argument("model")
 @timeout_option(60.0, "How long to wait; the last request may end later.")
 @server_options
@@ -178,7 +181,7 @@ def _describe(context: click.Context, model: str) -> str:
     return f'model "{model}"' if label is None else f'model "{model}" label "{label}"'
 
 
-@click.command(cls=Command, epilog=CHECK_EXAMPLES)
+@click.command(cls=Command, epilog=CHECK_EXAMPLES, brief={"as_json": None} | BRIEF)
 @click.argument("version_folder", metavar="PATH", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per request.")
 @connection_options

@@ -250,6 +250,14 @@ model_servers_options = option_group(
 )
 """Gives a command the options that select several model servers; see `describe_servers`."""
 
+BRIEF: dict[str, str | None] = {
+    "transport": "Protocol: GRPC, REST, V2, V2-GRPC or AMQP.",
+    "target": "Model server, by default 127.0.0.1; or the AMQP broker, also as a URL.",
+    "model": f"Model to call, by default {DEFAULT_MODEL}.",
+    "version": "Version of the model, by default the newest.",
+}
+"""The common options that `--help` shows, with shorter texts; see `groups.Command`."""
+
 connection_options = option_group(
     server_options,
     _option(
@@ -261,7 +269,15 @@ connection_options = option_group(
         default=30.0,
         help="Time limit of a request, including repeated attempts.",
     ),
-    _option("-m", "--model-spec-name", "model", default=DEFAULT_MODEL, metavar="NAME", help="Model to call."),
+    _option(
+        "-m",
+        "--model",
+        "model",
+        aliases=("--model-spec-name",),
+        default=DEFAULT_MODEL,
+        metavar="NAME",
+        help="Model to call.",
+    ),
     _option("-n", "--signature-name", "signature", default="serving_default", metavar="NAME", help="Signature to run."),
     version_options(default="the newest"),
 )

@@ -11,7 +11,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from savedmodel_bakery.client.commands.options import connection_options, open_amqp_client, open_client
+from savedmodel_bakery.client.commands.options import BRIEF, connection_options, open_amqp_client, open_client
 from savedmodel_bakery.client.servers import MAX_TIMEOUT_S
 from savedmodel_bakery.errors import ClientError
 from savedmodel_bakery.exits import as_usage_error
@@ -32,7 +32,11 @@ Examples:
 """
 
 
-@click.command(cls=Command, epilog=PREDICT_EXAMPLES)
+@click.command(
+    cls=Command,
+    epilog=PREDICT_EXAMPLES,
+    brief=dict.fromkeys(("inputs", "out", "output_format", "signature")) | BRIEF,
+)
 @click.option(
     "--input",
     "inputs",
@@ -98,7 +102,7 @@ def read_file(file: str, purpose: str) -> bytes:
         raise click.UsageError(f"{purpose} {file} cannot be read: {exc.strerror}") from exc
 
 
-@click.command(cls=Command, epilog=RESULTS_EXAMPLES)
+@click.command(cls=Command, epilog=RESULTS_EXAMPLES, brief={"idle_s": None} | BRIEF)
 @click.argument("result_queue", metavar="QUEUE")
 @click.option(
     "--idle-seconds",

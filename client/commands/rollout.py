@@ -22,7 +22,7 @@ from savedmodel_bakery.client.commands.rollout_options import (
 from savedmodel_bakery.client.rollout.steps import STABLE
 from savedmodel_bakery.errors import ClientError, one_line
 from savedmodel_bakery.exits import FAILED, NO_CONNECTION, as_usage_error, print_error
-from savedmodel_bakery.groups import Command, FloatRange
+from savedmodel_bakery.groups import Command, FloatRange, Group
 from savedmodel_bakery.wire.status import Code
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _STATUS = "status flowers --config models.config -t a.example -t b.example"
 _PRUNE = "prune flowers --config models.config --keep 3"
 
 
-class _Group(click.Group):
+class _Group(Group):
     def list_commands(self, _ctx: click.Context) -> list[str]:
         """Return the names in the order of a rollout."""
         return list(self.commands)

@@ -11,24 +11,39 @@ from savedmodel_bakery.exporter.commands import options
 from savedmodel_bakery.exporter.commands.running import NO_EVIDENCE, print_progress, print_warning, tensorflow
 from savedmodel_bakery.exporter.publish import check_free, check_name, default_name
 from savedmodel_bakery.exporter.recipe import RecipeFile, read_recipe_file
+from savedmodel_bakery.groups import Command
 
 if TYPE_CHECKING:
     from savedmodel_bakery.exporter.bake import BakeResult
 
 _PREPARATION = {"like", "crop", "resize", "antialias", "scale", "channels"}  # of photos, as the user states it
 
+_BRIEF = {
+    "labels": "Names of the classes: a file (.txt, .json, .csv, .pbtxt), imagenet or imagenet1001.",
+    "task": "classify, binary, multilabel, detect, segment, embed, regress, keypoints, image, tensors or heads.",
+    "outputs": "What a classifier returns: probabilities or logits.",
+    "like": "Prepare photos as a known network or library does, such as keras:MobileNetV2.",
+    "predictions": "What the network answered in training; finds how photos are prepared, and checks it.",
+    "photos": None,
+    "precision": "float32 (default), bfloat16, float16 or int8.",
+    "recipe_file": "TOML file with options in snake_case.",
+    "name": None,
+    "out": None,
+}
+"""The options that `bake --help` shows, with shorter texts."""
+
 _BAKE_EXAMPLES = """\b
 Examples:
-  bakery bake --model efficientnet-lite0
-  bakery bake --model flowers.keras --labels flowers.txt --photos photos --predictions predictions.csv
-  bakery bake --model flowers.keras --labels flowers.txt --crop none --resize bilinear --no-antialias \\
+  bakery bake efficientnet-lite0
+  bakery bake flowers.keras --labels flowers.txt --photos photos --predictions predictions.csv
+  bakery bake flowers.keras --labels flowers.txt --crop none --resize bilinear --no-antialias \\
       --scale 0..1 --channels RGB --outputs probabilities
-  bakery bake --model pets.keras --labels pets.txt --outputs probabilities --like keras:MobileNetV2
-  bakery bake --model keras:InceptionV3 --weights inception_v3.weights.h5 --name inception_v3
-  bakery bake --model https://tfhub.dev/google/imagenet/inception_v3/classification/4 --size 299 --name inception_v3
-  bakery bake --model mypackage.models:build --recipe recipe.toml
-  bakery bake --model flowers.keras --recipe flowers.toml --precision int8 --calibration photos --name flowers_int8
-  bakery bake --model converted --reference shapes.onnx --recipe shapes.toml
+  bakery bake pets.keras --labels pets.txt --outputs probabilities --like keras:MobileNetV2
+  bakery bake keras:InceptionV3 --weights inception_v3.weights.h5 --name inception_v3
+  bakery bake https://tfhub.dev/google/imagenet/inception_v3/classification/4 --size 299 --name inception_v3
+  bakery bake mypackage.models:build --recipe recipe.toml
+  bakery bake flowers.keras --recipe flowers.toml --precision int8 --calibration photos --name flowers_int8
+  bakery bake converted --reference shapes.onnx --recipe shapes.toml
 """
 _FUNCTION_EXAMPLES = """\b
 Examples:
@@ -44,7 +59,8 @@ Examples:
 """
 
 
-@click.command(epilog=_BAKE_EXAMPLES)
+@click.command(cls=Command, epilog=_BAKE_EXAMPLES, brief=_BRIEF, see="docs/reference/recipe.md explains them")
+@click.argument("source", metavar="[MODEL]", required=False)
 @options.recipe
 @click.option(
     "--recipe",
@@ -53,7 +69,7 @@ Examples:
     help="TOML file with any of the options above, in snake_case, and name; options override it. Its relative paths "
     "refer to its folder.",
 )
-@options.name("Name to serve the model under.  [default: the recipe's, or derived from --model]")
+@options.name("Name to serve the model under.  [default: the recipe's, or derived from MODEL]")
 @options.out
 @options.version
 @options.photos
@@ -78,6 +94,7 @@ Examples:
 @options.parity_html
 @options.verbose
 def bake(
+    source: str | None,
     recipe_file: Path | None,
     name: str | None,
     out: Path,
@@ -97,8 +114,13 @@ def bake(
 ) -> None:
     """Bake a vision model, validate it and publish it.
 
-    It may classify, tag, detect, segment, embed or return numbers; see --task. Prints the path of the new version.
+    MODEL, or --model, is the network. It may classify, tag, detect, segment, embed or return numbers; see --task.
+    Prints the path of the new version.
     """
+    if source is not None:
+        if fields["model"] is not None:
+            raise click.UsageError(f"two models given, {source} and --model {fields['model']}: pass one")
+        fields["model"] = source
     tolerance = {part: fields.pop(part) for part in options.TOLERANCE_PARTS}
     stated = {option: value for option, value in fields.items() if value is not None}
     file_name, values = read_recipe_file(recipe_file) if recipe_file else RecipeFile(None, {})

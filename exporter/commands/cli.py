@@ -11,10 +11,10 @@ from savedmodel_bakery.exits import run_command
 from savedmodel_bakery.exporter.commands.bake import bake, compose, function
 from savedmodel_bakery.exporter.commands.inspect import inspect, parity, versions
 from savedmodel_bakery.exporter.commands.triton import triton
-from savedmodel_bakery.groups import CONTEXT_SETTINGS
+from savedmodel_bakery.groups import CONTEXT_SETTINGS, Group
 
 
-@click.group(context_settings={**CONTEXT_SETTINGS, "auto_envvar_prefix": "BAKERY"})
+@click.group(cls=Group, context_settings={**CONTEXT_SETTINGS, "auto_envvar_prefix": "BAKERY"})
 def exporter() -> None:
     """Bake a vision model or a function into a signed SavedModel for any tensorflow_model_server."""
 

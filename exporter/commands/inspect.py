@@ -18,6 +18,7 @@ from savedmodel_bakery.exporter.commands.running import NO_EVIDENCE, print_progr
 from savedmodel_bakery.exporter.recipe import Recipe, convert_values, read_recipe_file
 from savedmodel_bakery.exporter.resources import example_photos
 from savedmodel_bakery.files import parse_toml
+from savedmodel_bakery.groups import Command
 
 _INSPECT_EXAMPLES = """\b
 Examples:
@@ -30,6 +31,10 @@ Examples:
   bakery parity saved_model/flowers/1 --photos holiday --parity-html parity.html
   bakery parity saved_model/flowers/1 --model old/flowers.keras --labels old/flowers.txt
 """
+_PARITY_BRIEF = {
+    **dict.fromkeys(("photos", "parity_html", "model", "labels", "as_json")),
+    "predictions": "What the network answered in training for some of the photos.",
+}
 _MOVED = "Use this instead of the recipe's {}, whose path is relative to the working directory of the bake."
 
 # `make test-runtimes` bakes with the current TensorFlow, and checks these tables in an environment for each version.
@@ -164,7 +169,7 @@ def versions(path: Path, as_json: bool) -> None:
         click.echo(f"{row['version']}\t{publish.format_size(row['size_bytes'])}\t{row['published']}\t{row['path']}")
 
 
-@click.command(epilog=_PARITY_EXAMPLES)
+@click.command(cls=Command, epilog=_PARITY_EXAMPLES, brief=_PARITY_BRIEF)
 @click.argument("saved_model", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @options.photos
 @options.tolerance

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from savedmodel_bakery.client.commands.ask import EXAMPLES, HELP, ask_options, run_ask
+from savedmodel_bakery.client.commands.ask import ASK_BRIEF, EXAMPLES, HELP, ask_options, run_ask
 from savedmodel_bakery.client.commands.options import open_client
 from savedmodel_bakery.exits import as_usage_error
 from savedmodel_bakery.groups import Command, reject_options
@@ -20,7 +20,12 @@ _FOR_LOCAL = {"signature", "version", "label", "help"}
 """The common options that apply to --local."""
 
 
-@click.command(cls=Command, help=HELP, epilog=EXAMPLES.replace("\n\n", f"\n{_LOCAL_EXAMPLE}\n", 1))
+@click.command(
+    cls=Command,
+    help=HELP,
+    epilog=EXAMPLES.replace("\n\n", f"\n{_LOCAL_EXAMPLE}\n", 1),
+    brief={**ASK_BRIEF, "local": "Run the model in FOLDER in this process, without a server."},
+)
 @ask_options
 @click.option(
     "--local",

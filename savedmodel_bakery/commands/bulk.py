@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from savedmodel_bakery import tracing
-from savedmodel_bakery.client.commands.bulk import bulk_options, run_on_server, server_options
+from savedmodel_bakery.client.commands.bulk import BULK_BRIEF, bulk_options, run_on_server, server_options
 from savedmodel_bakery.client.commands.options import connection_options
 from savedmodel_bakery.groups import Command, reject_options
 from savedmodel_bakery.serving.commands.bulk import RAY_OPTIONS, ray_options, run_on_ray
@@ -25,10 +25,11 @@ Examples:
 Exit codes: 0 all photos have a result, 1 refused or failed, 2 wrong usage, 3 cannot connect, 4 finished but some
 photos failed (their rows have the reason), 130 interrupted.
 """
+_RAY_BRIEF = {"engine": None, "model_base_path": None}
 _ALL_ENGINES = {"paths", "engine", "out", "batch_size", "all_files"}
 
 
-@click.command(cls=Command, epilog=EXAMPLES)
+@click.command(cls=Command, epilog=EXAMPLES, brief=BULK_BRIEF | _RAY_BRIEF)
 @bulk_options
 @click.option(
     "--out",

@@ -35,7 +35,7 @@ Examples:
 @click.option(
     "--name",
     cls=Option,
-    aliases=("--model-name",),
+    aliases=("-m", "--model", "--model-name"),
     metavar="NAME",
     show_default="the folder's name",
     help="Name to serve the model under.",

@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem
 from savedmodel_bakery import log, tracing
 from savedmodel_bakery.client.servers import MAX_TIMEOUT_S
 from savedmodel_bakery.defaults import DEFAULT_MODEL
-from savedmodel_bakery.groups import CONTEXT_SETTINGS, FloatRange, Option
+from savedmodel_bakery.groups import CONTEXT_SETTINGS, FloatRange, Group, Option
 from savedmodel_bakery.serving.admission.limits import Limits
 from savedmodel_bakery.serving.commands import amqp_queues
 from savedmodel_bakery.serving.commands.metrics_page import metrics_options, serve_page
@@ -42,12 +42,12 @@ Exit codes: 0 success, 1 refused or failed, 2 wrong usage, 3 cannot connect, 130
 """
 
 
-class _DefaultGroup(click.Group):
+class _DefaultGroup(Group):
     """A group whose default command is `work`."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         """Insert the default command, but not while the shell completes the first argument."""
-        is_command = bool(args) and (args[0] in self.commands or args[0] in context.help_option_names)
+        is_command = bool(args) and (not args[0].startswith("-") or args[0] in context.help_option_names)
         is_completing = not args and context.resilient_parsing
         if not is_command and not is_completing:
             args = ["work", *args]
@@ -77,7 +77,11 @@ Examples:
 )
 @amqp_queues.broker_options
 @click.option(
-    "--model-name",
+    "-m",
+    "--model",
+    "model_name",
+    cls=Option,
+    aliases=("--model-name",),
     show_default=f"the folder's name; with --server {DEFAULT_MODEL}",
     metavar="NAME",
     help="Name of the model, and model of messages that name none.",

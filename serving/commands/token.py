@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from savedmodel_bakery.groups import FloatRange
+from savedmodel_bakery.groups import FloatRange, Group
 from savedmodel_bakery.serving.access import tokens
 from savedmodel_bakery.serving.access.tokens import Role, TokensError
 
@@ -20,7 +20,7 @@ Examples:
 """
 
 
-@click.group(epilog=EXAMPLES)
+@click.group(cls=Group, epilog=EXAMPLES)
 def cli() -> None:
     """Make tokens for the callers of a server."""
 

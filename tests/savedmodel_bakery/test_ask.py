@@ -59,7 +59,7 @@ def test_colours_of_a_profile_are_converted_if_wanted(run: Run, tmp_path: Path) 
     [
         (["--local", ".", "good.jpg"], ". contains no version; versions are folders named 1, 2, 3, …"),
         (["--local", ".", "-t", "127.0.0.1", "good.jpg"], "--target does not apply to --local"),
-        (["--local", ".", "-m", "flowers", "good.jpg"], "--model-spec-name does not apply to --local"),
+        (["--local", ".", "-m", "flowers", "good.jpg"], "--model does not apply to --local"),
         (["--local", ".", "--result-queue", "q", "good.jpg"], "--result-queue does not apply to --local"),
         (["--local", "none", "good.jpg"], "Invalid value for '--local': Directory 'none' does not exist."),
     ],

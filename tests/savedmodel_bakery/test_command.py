@@ -112,6 +112,7 @@ def test_a_missing_extra_is_named_in_one_line(
     [
         ([], 2),
         (["bak"], 2),
+        (["bake", "a.keras", "--model", "b.keras"], 2),
         (["bake", "--modle", "x"], 2),
         (["serve", "missing"], 2),
         (["inspect", "."], 1),
@@ -126,6 +127,37 @@ def test_mistakes_have_an_exit_code_and_no_traceback(arguments: list[str], code:
     assert (code, "") == (ended.returncode, ended.stdout)
     assert "Traceback" not in ended.stderr
     assert ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "same"),
+    [
+        (["help"], ["--help"]),
+        (["help", "bake"], ["bake", "--help"]),
+        (["amqp", "help", "status"], ["amqp", "status", "--help"]),
+        (["help", "amqp", "status"], ["amqp", "status", "--help"]),
+    ],
+    ids=lambda value: " ".join(value),
+)
+def test_help_is_a_command_too(arguments: list[str], same: list[str]) -> None:
+    expected, ended = run(*same), run(*arguments)
+    assert (0, expected.stdout) == (ended.returncode, ended.stdout)
+    assert ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "suggestion"),
+    [
+        (["bakee"], "No such command 'bakee'. Did you mean bake?"),
+        (["amqp", "stats"], "No such command 'stats'. Did you mean status?"),
+        (["rollout", "pormote"], "No such command 'pormote'. Did you mean promote?"),
+        (["quux"], "No such command 'quux'."),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_similar_commands_are_suggested(arguments: list[str], suggestion: str) -> None:
+    ended = run(*arguments)
+    assert (2, f"Error: {suggestion}") == (ended.returncode, ended.stderr.splitlines()[-1])
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import PurePath
 import click
 
 from savedmodel_bakery.command import COMMANDS, bakery
+from savedmodel_bakery.groups import FULL_HELP, Command
 
 DURATION = re.compile(r"timeout|duration|wait|idle|retry|expiration|interval|delay|period|backoff")
 UNIT = re.compile(r"-(seconds|ms|us)$")
@@ -98,6 +99,27 @@ def test_commands_have_both_help_options_and_end_their_help_with_examples() -> N
         )
 
     assert [] == [context.command_path for context in CONTEXTS if not follows(context)]
+
+
+def help_of(context: click.Context, *, full: bool) -> str:
+    own = click.Context(
+        context.command, info_name=context.info_name, terminal_width=80, **context.command.context_settings
+    )
+    own.meta[FULL_HELP] = full
+    return context.command.get_help(own)
+
+
+def test_the_help_fits_a_screen_and_the_full_help_has_all_options() -> None:
+    """Commands with many options show the important ones only; `brief` names existing options."""
+    briefs = [context for context in CONTEXTS if isinstance(context.command, Command) and context.command.brief]
+    assert {"bake", "ask", "bulk", "parity"} <= {context.info_name for context in briefs}
+    too_long = {"work", "start", "promote", "rollback", "prune"}  # of operators
+    lines = {context.info_name: len(help_of(context, full=False).splitlines()) for context in CONTEXTS}
+    assert {} == {name: count for name, count in lines.items() if count > 50 and name not in too_long}
+    for context in briefs:
+        options = [each for each in context.command.params if isinstance(each, click.Option)]
+        assert set(context.command.brief) <= {each.name for each in options}
+        assert all(each.opts[-1] in help_of(context, full=True) for each in options)
 
 
 def test_every_command_has_a_line_in_the_help_of_bakery() -> None:

@@ -414,7 +414,7 @@ def test_options_have_aliases(run: Run, connection: list[str], arguments: list[s
 
 
 def test_help_does_not_show_aliases_and_lists_common_options_last(run: Run) -> None:
-    shown = run("classify", "--help").out
+    shown = run("classify", "--help-all").out
     assert "--retry-seconds" in shown
     assert "_" not in "".join(word for word in shown.split() if word.startswith("--"))
     assert shown.index("\nOptions:") < shown.index("--jobs") < shown.index("\nCommon options:") < shown.index("--port")
