@@ -56,12 +56,25 @@ class Goldens:
     requests: Sequence[Golden]
 
 
+def find_version(folder: Path) -> Path:
+    """Return the folder of a version: `folder`, or the newest version in it if it is the folder of a model."""
+    if (folder / version_folder.GOLDENS).is_dir() or (folder / "saved_model.pb").is_file():
+        return folder
+    versions = {
+        number: path
+        for path in folder.iterdir()
+        if (number := version_folder.version_number(path.name)) is not None and (path / "saved_model.pb").is_file()
+    }
+    return versions[max(versions)] if versions else folder
+
+
 def read_goldens(version: Path) -> Goldens:
     """Read the goldens from a version's folder; raise GoldensError if there are none, or they cannot be read."""
     folder = version / version_folder.GOLDENS
     if not (folder / "index.json").is_file():
         raise GoldensError(
-            f"{version} has no {version_folder.GOLDENS}: pass the folder of a baked version, such as MODEL/1"
+            f"{version} has no {version_folder.GOLDENS}: pass the folder of a baked model or version, such as MODEL or "
+            "MODEL/1"
         )
     try:
         index = json.loads((folder / "index.json").read_text())

@@ -19,8 +19,7 @@ SECTIONS = {
         "compose": ("exporter.commands.bake:compose", "Compose a pipeline of SavedModels into one SavedModel."),
         "triton": ("exporter.commands.triton:triton", "Write a SavedModel or a pipeline for NVIDIA Triton."),
         "parity": ("exporter.commands.inspect:parity", "Compare a SavedModel with its source model."),
-        "inspect": ("exporter.commands.inspect:inspect", "Show the signatures, recipe and size of a SavedModel."),
-        "versions": ("exporter.commands.inspect:versions", "List the published versions of a model."),
+        "inspect": ("exporter.commands.inspect:inspect", "List a model's versions, or show what a version contains."),
     },
     "Serve": {
         "serve": ("commands.serve:serve", "Serve one model on this machine."),
@@ -38,11 +37,13 @@ SECTIONS = {
         "wait": ("client.commands.inspection:wait", "Wait until a version of a model is AVAILABLE."),
         "check": ("client.commands.inspection:check", "Replay a version's golden requests."),
         "bench": ("client.commands.bench:bench", "Measure a server under load."),
-        "results": ("client.commands.predict:results", "Print replies from an AMQP result queue."),
     },
 }
 """The subcommands of each section of the help: where its click command is, `module:attribute` in this package, and its
 line in the help."""
+
+ALIASES = {"versions": "exporter.commands.inspect:inspect", "results": "client.commands.predict:results"}
+"""Earlier names of commands, which work but are not shown."""
 
 COMMANDS = {name: command for section in SECTIONS.values() for name, command in section.items()}
 
@@ -86,6 +87,7 @@ class BakeryGroup(LazyGroup):
         title: {name: f"savedmodel_bakery.{place}" for name, (place, _) in commands.items()}
         for title, commands in SECTIONS.items()
     },
+    aliases={name: f"savedmodel_bakery.{place}" for name, place in ALIASES.items()},
     epilog=EXAMPLES,
     context_settings=CONTEXT_SETTINGS | {"auto_envvar_prefix": "BAKERY"},
 )

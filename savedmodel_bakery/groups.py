@@ -145,7 +145,8 @@ class Group(click.Group):
 class LazyGroup(Group):
     """A group that imports a command when it runs, or when its help is shown.
 
-    `sections` are the commands in the order of the help; `aliases` are further names, which the help does not show.
+    `sections` are the commands in the order of the help; `aliases` are further names with their places, which the
+    help does not show.
     """
 
     def __init__(self, *args: Any, sections: Sections, aliases: Mapping[str, str] | None = None, **attributes: Any):
@@ -160,7 +161,7 @@ class LazyGroup(Group):
 
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command."""
-        place = self._places.get(self.aliases.get(cmd_name, cmd_name))
+        place = self._places.get(cmd_name) or self.aliases.get(cmd_name)
         if place is None:
             return None
         module, _, attribute = place.partition(":")

@@ -16,11 +16,11 @@ from savedmodel_bakery.wire.status import StatusError
 class LocalTransport:
     """Runs a model in this process, for `Client(transport=LocalTransport(PATH))`; results are those of a server.
 
-    Needs the extra `serve`. Loads the newest version, and new versions as they appear. The model's name is that of the
-    folder.
+    Needs the extra `serve`. The model's name is that of the folder of its versions.
 
     Args:
-        path: the folder with the model's numbered versions, such as `saved_model/flowers`.
+        path: the folder with the model's numbered versions, such as `saved_model/flowers`, of which the newest is
+            loaded, and new ones as they appear; or the folder of one version, such as `saved_model/flowers/1`.
 
     Attributes:
         model: name of the model.
@@ -33,17 +33,16 @@ class LocalTransport:
 
     def __init__(self, path: str | PathLike[str]) -> None:
         with naming_extras("LocalTransport", "serve"):
-            from savedmodel_bakery.serving.models.storage import check_base_path
+            from savedmodel_bakery.serving.models.storage import find_model
             from savedmodel_bakery.serving.runtimes import import_tensorflow
 
-            folder = Path(path)
-            check_base_path(folder)
-            self.model = folder.resolve().name
+            config = find_model(Path(path))
+            self.model = config.name
             import_tensorflow()
             from savedmodel_bakery.serving.loaded_model import LoadedModel
 
         try:
-            self._loaded = LoadedModel(self.model, folder)
+            self._loaded = LoadedModel(config)
         except StatusError as error:
             raise refused(error.code, error.text) from error
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
 from savedmodel_bakery.serving import warmup
 from savedmodel_bakery.serving.admission.context import RequestContext
@@ -11,22 +10,22 @@ from savedmodel_bakery.serving.models.lifecycle import Lifecycle
 from savedmodel_bakery.serving.models.loading import LoadOptions, load
 from savedmodel_bakery.serving.models.registry import Registry
 from savedmodel_bakery.serving.models.version_threads import LifecycleOptions
-from savedmodel_bakery.serving.options.config_files import single_model
 from savedmodel_bakery.serving.prediction_service import PredictionService
 from savedmodel_bakery.wire.encoding import parsed_size
 from savedmodel_bakery.wire.messages import parse_request
+from savedmodel_bakery.wire.model_config import ModelConfig
 from savedmodel_bakery.wire.schema import METHODS
 
 _END_S = 10.0  # of a thread that may be loading a version
 
 
 class LoadedModel:
-    """The newest version of a model, and new versions as they appear, as the model server loads them.
+    """The versions that a configuration selects, and new ones as they appear, as the model server loads them.
 
     `LocalTransport` calls it, and an AMQP worker that has its own model; see `amqp.backends.Backend`.
     """
 
-    def __init__(self, name: str, base_path: Path) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         registry = Registry()
         self._lifecycle = Lifecycle(
             registry,
@@ -34,7 +33,7 @@ class LoadedModel:
             LifecycleOptions(max_load_retries=0),
         )
         try:
-            self._lifecycle.start(single_model(name, str(base_path.absolute())))
+            self._lifecycle.start({config.name: config})
         except BaseException:
             self.close()
             raise

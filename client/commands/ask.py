@@ -119,8 +119,8 @@ ask_options = option_group(
         "--result-queue",
         metavar="QUEUE",
         help="With --format AMQP: send the replies to this queue instead of waiting for them, and print the id of each "
-        "request. Fetch the replies with `results`. Workers allow names that start with `results`, unless their own "
-        "--result-queue says otherwise.",
+        "request. Fetch the replies with `amqp results`. Workers allow names that start with `results`, unless their "
+        "own --result-queue says otherwise.",
     ),
     click.option("--metadata", "show_metadata", is_flag=True, help="Print the model's signatures, as `metadata` does."),
     connection_options,

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from savedmodel_bakery.client.commands.options import BRIEF, connection_options, describe_server, image_option
+from savedmodel_bakery.client.commands.options import (
+    BRIEF,
+    PhotoPath,
+    connection_options,
+    describe_server,
+    image_option,
+)
 from savedmodel_bakery.client.commands.predict import read_arrays, read_file
 from savedmodel_bakery.exits import FAILED, as_usage_error, print_error
 from savedmodel_bakery.groups import Command, FloatRange, Option
@@ -25,9 +31,9 @@ MAX_CALLERS = 1000
 EXAMPLES = """
 \b
 Examples:
-  bakery bench -i horse.jpg
-  bakery bench --callers 1 --callers 8 --duration-seconds 30 -i horse.jpg -i cat.png --plot load.png
-  bakery bench --rate 50 --expect espresso -i coffee.png
+  bakery bench horse.jpg
+  bakery bench --callers 1 --callers 8 --duration-seconds 30 horse.jpg cat.png --plot load.png
+  bakery bench --rate 50 --expect espresso coffee.png
   bakery bench -m add_ten --input x=array.npy --requests 1000 --json
 
 \b
@@ -41,7 +47,8 @@ _BRIEF = (
 
 
 @click.command(cls=Command, epilog=EXAMPLES, brief=_BRIEF)
-@image_option("Photo to send; several are sent in turn. Repeatable.")
+@click.argument("photos", nargs=-1, metavar="[PHOTO]...", type=PhotoPath())
+@image_option("A photo, as an alternative to PHOTO; repeatable.")
 @click.option(
     "--batch-size",
     cls=Option,
@@ -109,6 +116,7 @@ _BRIEF = (
 @click.pass_context
 def bench(
     context: click.Context,
+    photos: tuple[str, ...],
     images: tuple[str, ...],
     batch_size: int,
     inputs: tuple[str, ...],
@@ -123,13 +131,15 @@ def bench(
 ) -> None:
     """Measure the throughput and latency of a model server.
 
-    Checks every response: it must equal the first one to the same request, or --expect. Requests are not retried.
-    Before a load starts, each caller sends one request that is not measured.
+    PHOTO is an image file to send; several are sent in turn. Checks every response: it must equal the first one to the
+    same request, or --expect. Requests are not retried. Before a load starts, each caller sends one request that is not
+    measured.
     """
     from savedmodel_bakery.client.load import generator, report
 
+    images = (*images, *photos)
     if bool(images) == bool(inputs):
-        raise click.UsageError("pass what to send: either photos with -i or arrays with --input")
+        raise click.UsageError("pass what to send: either photos as arguments or arrays with --input")
     if duration_s is None and requests is None:
         duration_s = DEFAULT_DURATION_S
     if plot_file:

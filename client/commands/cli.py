@@ -30,7 +30,7 @@ SECTIONS = {
     },
     "Change a server": {"rollout": f"{_COMMANDS}.rollout:rollout"},
 }
-ALIASES = {"classify": "bulk"}
+ALIASES = {"classify": f"{_COMMANDS}.bulk:bulk"}
 
 EXAMPLES = """
 \b

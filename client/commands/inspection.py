@@ -61,7 +61,7 @@ Exit codes: 0 the version is AVAILABLE, 1 it is not AVAILABLE in time, 2 wrong u
 CHECK_EXAMPLES = """
 \b
 Examples:
-  bakery check saved_model/flowers/1
+  bakery check saved_model/flowers
   bakery check saved_model/flowers/1 --format GRPC -t models.example --json
 
 \b
@@ -182,19 +182,21 @@ def _describe(context: click.Context, model: str) -> str:
 
 
 @click.command(cls=Command, epilog=CHECK_EXAMPLES, brief={"as_json": None} | BRIEF)
-@click.argument("version_folder", metavar="PATH", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per request.")
 @connection_options
 @click.pass_context
-def check(context: click.Context, version_folder: Path, as_json: bool) -> None:
+def check(context: click.Context, folder: Path, as_json: bool) -> None:
     """Check that a server responds as when the version was baked.
 
-    PATH is the folder of a baked version; its goldens are sent to the server. Uses both gRPC and REST unless --format
-    or the target's scheme selects one; the v2 protocol has no Classify and Regress, so their goldens are left out. The
-    default model is the one that was baked, and the default version is the name of the folder.
+    FOLDER is that of a baked version, or of a model, whose newest version is taken. The goldens of the version are sent
+    to the server. Uses both gRPC and REST unless --format or the target's scheme selects one; the v2 protocol has no
+    Classify and Regress, so their goldens are left out. The default model is the one that was baked, and the default
+    version is the name of the version's folder.
     """
-    from savedmodel_bakery.client.goldens import GoldensError, read_goldens, replay
+    from savedmodel_bakery.client.goldens import GoldensError, find_version, read_goldens, replay
 
+    version_folder = find_version(folder)
     with as_usage_error(GoldensError):
         goldens = read_goldens(version_folder)
     overrides: dict[str, Any] = {} if is_set(context, "model") else {"model": goldens.model}

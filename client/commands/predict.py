@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -15,7 +15,10 @@ from savedmodel_bakery.client.commands.options import BRIEF, connection_options,
 from savedmodel_bakery.client.servers import MAX_TIMEOUT_S
 from savedmodel_bakery.errors import ClientError
 from savedmodel_bakery.exits import as_usage_error
-from savedmodel_bakery.groups import Command, FloatRange, Option
+from savedmodel_bakery.groups import Command, FloatRange, Option, option_group
+
+if TYPE_CHECKING:
+    from savedmodel_bakery.client.amqp_clients import AmqpClient
 
 PREDICT_EXAMPLES = """
 \b
@@ -28,7 +31,7 @@ RESULTS_EXAMPLES = """
 \b
 Examples:
   bakery ask --format AMQP --result-queue labels horse.jpg
-  bakery results --format AMQP labels
+  bakery amqp results labels
 """
 
 
@@ -102,18 +105,24 @@ def read_file(file: str, purpose: str) -> bytes:
         raise click.UsageError(f"{purpose} {file} cannot be read: {exc.strerror}") from exc
 
 
-@click.command(cls=Command, epilog=RESULTS_EXAMPLES, brief={"idle_s": None} | BRIEF)
-@click.argument("result_queue", metavar="QUEUE")
-@click.option(
-    "--idle-seconds",
-    "idle_s",
-    cls=Option,
-    aliases=("--idle",),
-    type=FloatRange(0, MAX_TIMEOUT_S, min_open=True),
-    default=1.0,
-    show_default=True,
-    help="Stop if no reply arrives for this time.",
+results_options = option_group(
+    click.argument("result_queue", metavar="QUEUE"),
+    click.option(
+        "--idle-seconds",
+        "idle_s",
+        cls=Option,
+        aliases=("--idle",),
+        type=FloatRange(0, MAX_TIMEOUT_S, min_open=True),
+        default=1.0,
+        show_default=True,
+        help="Stop if no reply arrives for this time.",
+    ),
 )
+"""Gives a command the argument and the option of `print_results`."""
+
+
+@click.command(cls=Command, epilog=RESULTS_EXAMPLES, brief={"idle_s": None} | BRIEF)
+@results_options
 @connection_options
 @click.pass_context
 def results(context: click.Context, result_queue: str, idle_s: float) -> None:
@@ -121,9 +130,14 @@ def results(context: click.Context, result_queue: str, idle_s: float) -> None:
 
     Needs --format AMQP. Prints one JSON object per line: the id of the request, and its outputs or its error.
     """
+    print_results(open_amqp_client(context), result_queue, idle_s)
+
+
+def print_results(client: AmqpClient, result_queue: str, idle_s: float) -> None:
+    """Print the replies in a queue, one JSON object per line, and remove them; then close the client."""
     from savedmodel_bakery.client.commands.array_files import to_json
 
-    with open_amqp_client(context) as client:
+    with client:
         for correlation_id, result in client.results(result_queue, idle_s=idle_s):
             if isinstance(result, ClientError):
                 content = f'"error": {json.dumps(str(result), ensure_ascii=False)}'

@@ -8,19 +8,27 @@ from typing import NoReturn
 import click
 
 from savedmodel_bakery.exits import run_command
-from savedmodel_bakery.exporter.commands.bake import bake, compose, function
-from savedmodel_bakery.exporter.commands.inspect import inspect, parity, versions
-from savedmodel_bakery.exporter.commands.triton import triton
-from savedmodel_bakery.groups import CONTEXT_SETTINGS, Group
+from savedmodel_bakery.groups import CONTEXT_SETTINGS, LazyGroup
+
+_COMMANDS = "savedmodel_bakery.exporter.commands"
+
+SECTIONS = {
+    "Publish": {
+        **{name: f"{_COMMANDS}.bake:{name}" for name in ("bake", "function", "compose")},
+        "triton": f"{_COMMANDS}.triton:triton",
+    },
+    "Examine": {name: f"{_COMMANDS}.inspect:{name}" for name in ("parity", "inspect")},
+}
 
 
-@click.group(cls=Group, context_settings={**CONTEXT_SETTINGS, "auto_envvar_prefix": "BAKERY"})
+@click.group(
+    cls=LazyGroup,
+    sections=SECTIONS,
+    aliases={"versions": f"{_COMMANDS}.inspect:inspect"},
+    context_settings={**CONTEXT_SETTINGS, "auto_envvar_prefix": "BAKERY"},
+)
 def exporter() -> None:
     """Bake a vision model or a function into a signed SavedModel for any tensorflow_model_server."""
-
-
-for command in (bake, function, compose, parity, inspect, versions, triton):
-    exporter.add_command(command)
 
 
 def main() -> NoReturn:

@@ -1,4 +1,4 @@
-"""The commands that examine published versions: `inspect`, `versions` and `parity`."""
+"""The commands that examine published versions: `inspect` and `parity`."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from savedmodel_bakery.groups import Command
 
 _INSPECT_EXAMPLES = """\b
 Examples:
+  bakery inspect saved_model/efficientnet_lite0
   bakery inspect saved_model/efficientnet_lite0/1
   bakery inspect saved_model/add_sub_mul/1 --mermaid
 """
@@ -62,14 +63,23 @@ OLDEST_FOR_PHOTOS: Mapping[str, str] = {
 
 
 @click.command(epilog=_INSPECT_EXAMPLES)
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--mermaid", "as_mermaid", is_flag=True, help="Print a pipeline as a Mermaid diagram, for Markdown.")
 @options.json
-def inspect(path: Path, as_mermaid: bool, as_json: bool) -> None:
-    """Show the signatures, recipe and size of the version in PATH, and the steps of a pipeline.
+def inspect(folder: Path, as_mermaid: bool, as_json: bool) -> None:
+    """Show what is in FOLDER: the versions of a model, or one version.
 
-    Also names the oldest TensorFlow in which bakes of this task and precision were tested.
+    Of a model: the number, size, time and path of each version, lowest first. Of a version: its signatures, its recipe,
+    its size, the steps of a pipeline, and the oldest TensorFlow in which bakes of this task and precision were tested.
     """
+    version = publish.find_version(folder)
+    if version == folder or as_mermaid:
+        _inspect_version(version, as_mermaid, as_json)
+    else:
+        _list_versions(folder, as_json)
+
+
+def _inspect_version(path: Path, as_mermaid: bool, as_json: bool) -> None:
     from savedmodel_bakery.exporter.pipeline.pipeline_file import draw_mermaid, read_description
     from savedmodel_bakery.exporter.signatures import read_signatures
 
@@ -145,14 +155,7 @@ def _read_recipe_text(version: Path) -> str | None:
     return None
 
 
-@click.command(epilog="\b\nExample:\n  bakery versions saved_model/efficientnet_lite0\n")
-@click.argument("path", type=click.Path(path_type=Path))
-@options.json
-def versions(path: Path, as_json: bool) -> None:
-    """List the versions under PATH (OUT/NAME), lowest first."""
-    folders = publish.published_versions(path)
-    if not folders:
-        raise PublishError(f"no versions under {path}: versions are folders named 1, 2, 3 …")
+def _list_versions(path: Path, as_json: bool) -> None:
     rows: list[dict[str, Any]] = [
         {
             "version": version,
@@ -160,7 +163,7 @@ def versions(path: Path, as_json: bool) -> None:
             "size_bytes": publish.size_of(folder),
             "published": datetime.fromtimestamp(folder.stat().st_mtime, timezone.utc).isoformat(timespec="seconds"),
         }
-        for version, folder in folders.items()
+        for version, folder in publish.published_versions(path).items()
     ]
     if as_json:
         click.echo(json.dumps(rows))
@@ -170,7 +173,7 @@ def versions(path: Path, as_json: bool) -> None:
 
 
 @click.command(cls=Command, epilog=_PARITY_EXAMPLES, brief=_PARITY_BRIEF)
-@click.argument("saved_model", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @options.photos
 @options.tolerance
 @options.min_agreement
@@ -185,7 +188,7 @@ def versions(path: Path, as_json: bool) -> None:
 @options.json
 @options.verbose
 def parity(
-    saved_model: Path,
+    folder: Path,
     photos: list[Path] | None,
     min_agreement: float | None,
     parity_html: Path | None,
@@ -205,9 +208,10 @@ def parity(
 ) -> None:
     """Compare a version with the reference pipeline of its source, photo by photo.
 
-    The reference decodes, crops and resizes with Pillow and NumPy, and calls the network directly. Exits with 1 if a
-    photo is beyond tolerance.
+    FOLDER is that of a version, or of a model, whose newest version is compared. The reference decodes, crops and
+    resizes with Pillow and NumPy, and calls the network directly. Exits with 1 if a photo is beyond tolerance.
     """
+    saved_model = publish.find_version(folder)
     recipe_file = saved_model / publish.RECIPE_FILE
     if not recipe_file.is_file():
         raise PublishError(

@@ -31,7 +31,8 @@ _FOR_LOCAL = {"signature", "version", "label", "help"}
     "--local",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="FOLDER",
-    help="Run the newest version of the model in FOLDER in this process, without a server. Needs the extra serve.",
+    help="Run the model in FOLDER, which has its versions or is one, in this process, without a server. Needs the "
+    "extra serve.",
 )
 @click.pass_context
 def ask(context: click.Context, /, local: Path | None, **options: Any) -> None:

@@ -62,16 +62,17 @@ def serve(
     playground: bool,
     verbose: bool,
 ) -> None:
-    """Serve the newest version of the model in FOLDER until Ctrl-C.
+    """Serve the model in FOLDER until Ctrl-C.
 
-    FOLDER contains the model's numbered versions. The server listens on 127.0.0.1 only and prints its URLs when it is
-    ready. New versions are loaded as they are published. For other settings use `bakery model-server`.
+    FOLDER contains the model's numbered versions, of which the newest is served, and new ones as they are published;
+    or it is the folder of one version. The server listens on 127.0.0.1 only and prints its URLs when it is ready. For
+    other settings use `bakery model-server`.
     """
-    from savedmodel_bakery.serving.models.storage import check_base_path
+    from savedmodel_bakery.serving.models.storage import find_model
 
     with as_usage_error(ValueError):
-        check_base_path(folder)
-    name = name or folder.resolve().name
+        model = find_model(folder, name)
+    name = model.name
     if not name.isprintable():
         raise click.UsageError(f"invalid name {name!r}: must be printable text; choose another with --name")
     if port == rest_api_port:
@@ -85,7 +86,7 @@ def serve(
     command_line = flags.parse(
         [
             f"--model_name={name}",
-            f"--model_base_path={folder.resolve()}",
+            f"--model_base_path={model.base_path}",
             f"--port={port}",
             f"--rest_api_port={rest_api_port}",
             f"--bind_address={ADDRESS}",
@@ -97,7 +98,7 @@ def serve(
     log.configure(logging.WARNING, "%(levelname)s %(name)s: %(message)s")
     try:
         on_ready = partial(_print_urls, name, port, rest_api_port, playground=playground)
-        cli.serve_embedded(command_line, require_rest=True, on_ready=on_ready)
+        cli.serve_embedded(command_line, model=model, require_rest=True, on_ready=on_ready)
     except StatusError:
         _check_ports(port, rest_api_port)  # another process may have taken one while TensorFlow was loading
         raise

@@ -16,12 +16,15 @@ from click.shell_completion import CompletionItem
 from savedmodel_bakery import log, tracing
 from savedmodel_bakery.client.servers import MAX_TIMEOUT_S
 from savedmodel_bakery.defaults import DEFAULT_MODEL
+from savedmodel_bakery.exits import as_usage_error
 from savedmodel_bakery.groups import CONTEXT_SETTINGS, FloatRange, Group, Option
 from savedmodel_bakery.serving.admission.limits import Limits
 from savedmodel_bakery.serving.commands import amqp_queues
 from savedmodel_bakery.serving.commands.metrics_page import metrics_options, serve_page
+from savedmodel_bakery.serving.models.storage import find_model
 from savedmodel_bakery.tensorflow_import import show_log
 from savedmodel_bakery.wire.amqp import MAX_MESSAGE_BYTES
+from savedmodel_bakery.wire.model_config import ModelConfig
 
 if TYPE_CHECKING:
     from savedmodel_bakery.client.servers import Server
@@ -89,7 +92,7 @@ Examples:
 @click.option(
     "--model-base-path",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Load this model into the worker: the folder with its version folders.",
+    help="Load this model into the worker: the folder of its versions, or of one version.",
 )
 @amqp_queues.server_options
 @click.option(
@@ -205,9 +208,10 @@ def work(
         serve_page(metrics_address, metrics_port)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: _exit())  # until the worker consumes
-    model_name = model_name or (DEFAULT_MODEL if model_base_path is None else model_base_path.resolve().name)
-    with amqp_queues.naming_missing_extras(context):
-        backend = _make_backend(model_name, model_base_path, model_server)
+    with amqp_queues.naming_missing_extras(context), as_usage_error(ValueError):
+        config = find_model(model_base_path, model_name) if model_base_path else None
+        model_name = config.name if config else model_name or DEFAULT_MODEL
+        backend = _make_backend(config, model_server)
     prefetch, memory = divide_memory(memory_budget_bytes, prefetch=prefetch, max_message_bytes=max_message_bytes)
     limits = CallLimits(timeout_s, memory, max_rows)
     options = WorkerOptions(
@@ -230,18 +234,18 @@ def work(
     _exit()
 
 
-def _make_backend(name: str, base_path: Path | None, server: Server | None) -> Backend:
+def _make_backend(config: ModelConfig | None, server: Server | None) -> Backend:
     if server is not None:
         from savedmodel_bakery.serving.amqp.backends import RemoteServer
 
         return RemoteServer(server)
-    assert base_path is not None
+    assert config is not None
     from savedmodel_bakery.serving.runtimes import import_tensorflow
 
     import_tensorflow()
     from savedmodel_bakery.serving.loaded_model import LoadedModel
 
-    return LoadedModel(name, base_path)
+    return LoadedModel(config)
 
 
 async def _run_worker(worker: Worker) -> None:
@@ -258,5 +262,10 @@ def _exit() -> NoReturn:
     os._exit(0)
 
 
-for command in (amqp_queues.print_status, amqp_queues.purge_queue, amqp_queues.requeue_dead_letters):
+for command in (
+    amqp_queues.print_status,
+    amqp_queues.purge_queue,
+    amqp_queues.requeue_dead_letters,
+    amqp_queues.print_replies,
+):
     cli.add_command(command)

@@ -1,4 +1,4 @@
-"""The options of `bakery amqp`, and what an operator does with the queues of workers: `status`, `purge`, `requeue`."""
+"""The options of `bakery amqp`, and its commands for queues: `status`, `purge`, `requeue` and `results`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from savedmodel_bakery import log
+from savedmodel_bakery.client.commands.predict import print_results, results_options
 from savedmodel_bakery.client.credentials import read_token
 from savedmodel_bakery.client.servers import Server, parse_server, select_tls
 from savedmodel_bakery.defaults import TOKEN_VARIABLE
@@ -60,12 +62,13 @@ def _parse_broker(context: click.Context, _parameter: click.Parameter, value: st
         raise click.BadParameter(str(error)) from error
 
 
+_url_option = partial(
+    click.option, "--url", default="amqp://guest:guest@127.0.0.1/", envvar="BAKERY_AMQP_URL", show_envvar=True,
+    show_default=True, metavar="URL",
+    help="The broker: amqp[s]://USER:PASSWORD@HOST:PORT/VHOST, with ?cafile=…&certfile=…&keyfile=… for TLS.",
+)  # fmt: skip
 broker_options = option_group(
-    click.option(
-        "--url", default="amqp://guest:guest@127.0.0.1/", envvar="BAKERY_AMQP_URL", show_envvar=True,
-        show_default=True, callback=_parse_broker, metavar="URL",
-        help="The broker: amqp[s]://USER:PASSWORD@HOST:PORT/VHOST, with ?cafile=…&certfile=…&keyfile=… for TLS.",
-    ),
+    _url_option(callback=_parse_broker),
     click.option(
         "--queue", default=DEFAULT_QUEUE, envvar="BAKERY_AMQP_QUEUE", show_envvar=True, show_default=True,
         metavar="NAME", help="Queue that callers publish to.",
@@ -137,6 +140,25 @@ def print_status(queue: str, url: Broker, reasons: bool, as_json: bool) -> None:
     click.echo(f"{status.queue}\tready {status.ready}\tconsumers {status.consumers}\tdead letters {status.dead}")
     for reason, count in status.reasons.items():
         click.echo(f"{count}\t{log.escape(' '.join(reason.split()))}")
+
+
+@click.command(
+    "results",
+    epilog="\b\nExample:\n  bakery amqp results labels --url amqps://caller:secret@broker.example/\n",
+)
+@results_options
+@_url_option()
+@click.pass_context
+def print_replies(context: click.Context, result_queue: str, idle_s: float, url: str) -> None:
+    """Print the replies in a result queue, and remove them from it.
+
+    Prints one JSON object per line: the id of the request, and its outputs or its error.
+    """
+    from savedmodel_bakery.client.amqp_clients import AmqpClient
+
+    with naming_missing_extras(context), as_usage_error(ValueError):
+        client = AmqpClient(url)
+    print_results(client, result_queue, idle_s)
 
 
 @click.command("purge", epilog="\b\nExample:\n  bakery amqp purge --queue photos\n")

@@ -11,10 +11,11 @@ from types import ModuleType
 
 import click
 
-from savedmodel_bakery.exits import PHOTOS_FAILED, resumable
+from savedmodel_bakery.exits import PHOTOS_FAILED, as_usage_error, resumable
 from savedmodel_bakery.extras import naming_extras
 from savedmodel_bakery.groups import option_group
 from savedmodel_bakery.serving.commands.metrics_page import metrics_options, serve_page
+from savedmodel_bakery.wire.model_config import ModelConfig
 from savedmodel_bakery.wire.status import Code, StatusError
 
 RAY_OPTIONS = {"model_base_path", "model_name", "ray_address", "actors", "metrics_port", "metrics_address"}
@@ -23,7 +24,7 @@ ray_options = option_group(
     click.option(
         "--model-base-path",
         type=click.Path(path_type=Path),
-        help="Folder with the model's numbered versions; the newest is used. Required for Ray.",
+        help="Folder of the model's versions, of which the newest is used, or of one version. Required for Ray.",
     ),
     click.option(
         "--model-name", metavar="NAME", help="Name of the model in the rows.  [default: the name of its base path]"
@@ -57,12 +58,14 @@ def run_on_ray(
     """Run a model that Ray's workers load on photos, write the rows to a folder, and return the exit code."""
     if model_base_path is None:
         raise click.UsageError("Ray needs the model: pass --model-base-path")
-    model_name = model_name or model_base_path.resolve().name
     from savedmodel_bakery.answers.photo import path_key
     from savedmodel_bakery.answers.photo_files import FileList, check_parquet_files
     from savedmodel_bakery.serving.bulk.classifier import read_task
     from savedmodel_bakery.serving.bulk.parts import check_task, lock_folder, publish_progress, read_parts
+    from savedmodel_bakery.serving.models.storage import find_model
 
+    with as_usage_error(ValueError):
+        model = find_model(model_base_path, model_name)
     files = FileList.from_arguments(paths, all_files=all_files)
     try:
         files.check()
@@ -73,7 +76,7 @@ def run_on_ray(
         raise click.UsageError(str(exc)) from exc
     except OSError as exc:
         raise click.UsageError(f"cannot write to {out}: {exc.strerror}") from exc
-    done = read_parts(out, model=model_name)
+    done = read_parts(out, model=model.name)
     pending = [file for file in _expand(files.without([out])) if path_key(file) not in done.keys]
     if metrics_port is not None:
         serve_page(metrics_address, metrics_port)
@@ -81,7 +84,7 @@ def run_on_ray(
     if pending:
         _import_ray(ray_address)  # if it is missing, that is said before the version is read
         names = list(map(str, pending))
-        version = _newest_version(model_name, model_base_path)
+        version = _newest_version(model)
         check_task(out, done.task, read_task(*version))
         with resumable(context), _ray_job(ray_address, actors=actors) as job:
             job.run(
@@ -93,7 +96,7 @@ def run_on_ray(
                 batch_size=batch_size,
                 out=out.resolve(),
             )
-            done = read_parts(out, model=model_name)
+            done = read_parts(out, model=model.name)
             if missing := job.find_missing(names, done.keys, all_files=all_files):
                 raise click.ClickException(
                     f"{missing} and possibly other photos have no row; run the job again to classify them"
@@ -144,12 +147,11 @@ def _ray_job(address: str | None, *, actors: int) -> Iterator[ModuleType]:
         raise click.ClickException(f"Ray failed: {lines[-1]}; run the job again to continue") from exc
 
 
-def _newest_version(model_name: str, model_base_path: Path) -> tuple[str, int, str]:
+def _newest_version(model: ModelConfig) -> tuple[str, int, str]:
     from savedmodel_bakery.serving.models.storage import wanted_versions
-    from savedmodel_bakery.serving.options.config_files import single_model
 
-    versions = wanted_versions(single_model(model_name, str(model_base_path.resolve()))[model_name])
+    versions = wanted_versions(model)
     if not versions:
-        raise StatusError(Code.NOT_FOUND, f"no version of {model_name} found under {model_base_path}")
+        raise StatusError(Code.NOT_FOUND, f"no version of {model.name} found under {model.base_path}")
     number = max(versions)
-    return model_name, number, str(versions[number])
+    return model.name, number, str(versions[number])

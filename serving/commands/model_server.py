@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from importlib import metadata
 from typing import NoReturn
@@ -23,6 +24,7 @@ from savedmodel_bakery.serving.options import flags
 from savedmodel_bakery.serving.options.config_files import TextFormatError
 from savedmodel_bakery.serving.process import StopSignals
 from savedmodel_bakery.serving.runtimes import import_tensorflow
+from savedmodel_bakery.wire.model_config import ModelConfig
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 _BINARY = "tensorflow_model_server"
@@ -79,18 +81,24 @@ def main(arguments: Sequence[str] | None = None, *, program: str) -> None:
 
 
 def serve_embedded(
-    command_line: flags.CommandLine, *, require_rest: bool = False, on_ready: Callable[[], None] | None = None
+    command_line: flags.CommandLine,
+    *,
+    model: ModelConfig | None = None,
+    require_rest: bool = False,
+    on_ready: Callable[[], None] | None = None,
 ) -> NoReturn:
     """Run the embedded server until SIGTERM or SIGINT, then exit with 0.
 
-    With `require_rest`, fails if the REST port can't be opened; by default only gRPC runs then. `on_ready` is called
-    once, when the models are loaded and the ports are open.
+    `model` is served instead of the models of the flags. With `require_rest`, fails if the REST port can't be opened;
+    by default only gRPC runs then. `on_ready` is called once, when the models are loaded and the ports are open.
     """
     from savedmodel_bakery.serving.options.settings import check_flags, read_settings, warn_if_exposed
 
     check_flags(command_line)
     ignored = _ignored_flags(command_line)
     settings = read_settings(command_line)
+    if model is not None:
+        settings = replace(settings, models={model.name: model})
     warn_if_exposed(command_line)
     for name in ignored:
         logger.warning("--%s has no effect in the embedded engine", name)

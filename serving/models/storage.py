@@ -44,14 +44,24 @@ class Scanner:
         return wanted
 
 
-def check_base_path(folder: Path) -> None:
-    """Check that a folder contains versions; raises ValueError."""
+def find_model(folder: Path, name: str | None = None) -> ModelConfig:
+    """Return the configuration of the model in a folder: the newest of its versions, or the version that it is.
+
+    By default, its name is that of the folder of versions. Raises ValueError if there is no version.
+    """
     if not folder.is_dir():
         raise ValueError(f"folder not found: {folder}")
     if (folder / "saved_model.pb").exists():
-        raise ValueError(f"{folder} is a version; pass the folder that contains it: {folder.resolve().parent}")
+        path = Path(os.path.abspath(folder))  # noqa: PTH100 - a link to a version has the version's number
+        number = version_number(path.name)
+        if number is None:
+            raise ValueError(f"{folder} has a SavedModel, but is not named as a version: rename it to {folder}/1")
+        base_path = path.parent.resolve()
+        return ModelConfig(name or base_path.name, str(base_path), Specific(frozenset([number])))
     if not any(path.is_dir() and version_number(path.name) is not None for path in folder.iterdir()):
         raise ValueError(f"{folder} contains no version; versions are folders named 1, 2, 3, …")
+    base_path = folder.resolve()
+    return ModelConfig(name or base_path.name, str(base_path))
 
 
 def wanted_versions(config: ModelConfig) -> dict[int, Path]:

@@ -48,7 +48,7 @@ def test_the_goldens_are_the_warm_up_requests(server: ServerProcess) -> None:
 
 
 def test_the_check_can_be_limited_to_one_transport(server: ServerProcess, lite0: Path) -> None:
-    result = check(server, lite0 / "1", "--format", "REST", "--json")
+    result = check(server, lite0, "--format", "REST", "--json")  # the folder of the model
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert 9 == len(rows)
     assert {("rest", True)} == {(row["transport"], row["agrees"]) for row in rows}

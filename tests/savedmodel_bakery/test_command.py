@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from bakery_command import run
 
-from savedmodel_bakery.command import COMMANDS, SECTIONS
+from savedmodel_bakery.command import ALIASES, COMMANDS, SECTIONS
 
 # Packages that only extras install.
 EXTRAS = (
@@ -25,9 +25,9 @@ HEAVY = ("google.protobuf", "grpc", "ml_dtypes", "numpy", "requests", "tqdm")
 
 def test_the_commands_are_exactly_these() -> None:
     assert {
-        "Bake": ["bake", "function", "compose", "triton", "parity", "inspect", "versions"],
+        "Bake": ["bake", "function", "compose", "triton", "parity", "inspect"],
         "Serve": ["serve", "model-server", "amqp", "token", "rollout"],
-        "Call": ["ask", "bulk", "predict", "metadata", "status", "wait", "check", "bench", "results"],
+        "Call": ["ask", "bulk", "predict", "metadata", "status", "wait", "check", "bench"],
     } == {title: list(commands) for title, commands in SECTIONS.items()}
 
 
@@ -183,12 +183,18 @@ def test_python_m_has_the_errors_and_exit_codes_of_bakery(
     assert last_line.startswith("Error: " if code == 2 else "error: ")
 
 
-def test_bulk_on_ray_without_a_version_is_one_line(tmp_path: Path) -> None:
+def test_earlier_names_of_commands_work_but_are_not_shown() -> None:
+    for name in ALIASES:
+        assert run(name, "--help").stdout.startswith(f"Usage: bakery {name} ")
+        assert f"\n  {name} " not in run("--help").stdout
+
+
+def test_bulk_on_ray_without_a_version_is_wrong_usage(tmp_path: Path) -> None:
     (tmp_path / "photo.jpg").write_bytes(b"a photo")
     arguments = ("bulk", "photo.jpg", "--out", "rows", "--model-base-path", ".")
     ended = run(*arguments, "--engine", "ray", folder=tmp_path)
-    assert (1, 1) == (ended.returncode, len(ended.stderr.splitlines()))
-    assert ended.stderr.startswith("error: NOT_FOUND: no version of ")
+    assert 2 == ended.returncode
+    assert "Error: . contains no version; versions are folders named 1, 2, 3, …" == ended.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
@@ -240,7 +246,7 @@ def test_a_full_disk_is_one_line(
         ("bakery m", ["metadata", "model-server"]),
         ("bakery --v", ["--version"]),
         ("bakery serve --na", ["--name"]),
-        ("bakery amqp ", ["work", "status", "purge", "requeue"]),
+        ("bakery amqp ", ["work", "status", "purge", "requeue", "results"]),
         ("bakery amqp --q", ["--queue"]),
         ("bakery amqp --queue photos --b", ["--batch-size"]),
         ("bakery amqp status --r", ["--reasons"]),
@@ -306,7 +312,7 @@ def test_bulk_rejects_options_of_the_other_engine(arguments: list[str], message:
     [
         (["--out", "rows.csv", "--port", "1", "--retry-seconds", "0"], 3, "cannot connect to 127.0.0.1:1"),
         (["--out", "rows.csv", "--rest_api_port", "1", "--retry_second", "0", "-f", "rest"], 3, "127.0.0.1:1"),
-        (["--out", "rows", "--engine", "ray", "--model-base-path", "."], 1, "no version of"),
+        (["--out", "rows", "--engine", "ray", "--model-base-path", "."], 2, "contains no version"),
     ],
     ids=["server", "aliases", "ray"],
 )

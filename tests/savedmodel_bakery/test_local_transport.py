@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -50,11 +51,20 @@ def test_calls_of_a_closed_client_are_runtime_errors(base_path: Path) -> None:
         client.status()
 
 
+def test_the_folder_of_a_version_is_loaded_alone(base_path: Path, tmp_path: Path) -> None:
+    for number in ("1", "2"):
+        shutil.copytree(base_path / "7", tmp_path / "half" / number)
+    with Client(transport=LocalTransport(tmp_path / "half" / "1"), model="half") as client:
+        assert [VersionStatus(1, "AVAILABLE", Code.OK, "")] == client.status()
+
+
 def test_a_folder_without_versions_is_a_value_error(base_path: Path, tmp_path: Path) -> None:
+    named = tmp_path / "exported"
+    shutil.copytree(base_path / "7", named)
     for folder, message in (
         (tmp_path / "none", "folder not found: "),
         (tmp_path, "contains no version; versions are folders named 1, 2, 3, …"),
-        (base_path / "7", "is a version; pass the folder that contains it"),
+        (named, "exported has a SavedModel, but is not named as a version: rename it to "),
     ):
         with pytest.raises(ValueError, match=message):
             LocalTransport(folder)

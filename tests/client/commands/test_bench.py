@@ -96,8 +96,8 @@ def test_a_response_that_differs_from_the_first_is_wrong(bench: Run, transport: 
     [
         (["-m", "labels", "-i", "horse.jpg", "--expect", "ox"], 1, 'photo 0 is "sorrel"; expected "ox"'),
         (["-m", "half", "-i", "horse.jpg"], 1, "INVALID_ARGUMENT: .* takes x: float32"),
-        (["-m", "labels", "-i", "horse.jpg", "--port", "1"], 3, "cannot connect to 127.0.0.1:1 over gRPC"),
-        ([], 2, "pass what to send: either photos with -i or arrays with --input"),
+        (["-m", "labels", "horse.jpg", "--port", "1"], 3, "cannot connect to 127.0.0.1:1 over gRPC"),
+        ([], 2, "pass what to send: either photos as arguments or arrays with --input"),
         (["-i", "horse.jpg", "--expect", "a", "--expect", "b"], 2, "--expect was given 2 times: pass it once, or"),
         (["-f", "AMQP", "-i", "horse.jpg"], 2, "invalid --format AMQP: bench supports GRPC, REST, V2 and V2-GRPC"),
         (

@@ -368,10 +368,12 @@ def test_the_command_line_overrides_the_environment(
 
 
 @pytest.mark.parametrize(
-    "command", [[], ["status"], ["metadata"], ["bench"]], ids=["ask", "status", "metadata", "bench"]
+    "command",
+    [["--help"], *([name, "--help-all"] for name in ("status", "metadata", "bench"))],
+    ids=["ask", "status", "metadata", "bench"],
 )
 def test_help_shows_defaults_and_environment(run: Run, command: list[str]) -> None:
-    shown = " ".join(run(*command, "--help").out.split())
+    shown = " ".join(run(*command).out.split())
     assert "[env var: BAKERY_CLIENT_TIMEOUT_SECONDS, BAKERY_CLIENT_TIMEOUT_SECOND; default: 30.0; 0<x<=86400]" in shown
     assert "BAKERY_CLIENT_MODEL_SPEC_NAME; default: efficientnet_lite0" in shown
 

@@ -1,4 +1,4 @@
-"""The command line: inspect and versions, help without TensorFlow, and a missing extra."""
+"""The command line: inspect, help without TensorFlow, and a missing extra."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_inspect_prints_the_same_as_json(workshop: Path, version_1: Path) -> Non
 
 
 def test_versions_are_listed(workshop: Path, version_1: Path) -> None:
-    run = tiny_models.run(workshop, "versions", str(version_1.parent))
+    run = tiny_models.run(workshop, "inspect", str(version_1.parent))
     assert (0, "") == (run.code, run.stderr)
     assert [["1", str(version_1)], ["2", str(version_1.with_name("2"))]] == [
         [line.split("\t")[0], line.split("\t")[-1]] for line in run.stdout.splitlines()
@@ -89,7 +89,7 @@ def test_versions_are_listed(workshop: Path, version_1: Path) -> None:
 
 
 def test_versions_are_listed_as_json(workshop: Path, version_1: Path) -> None:
-    rows = json.loads(tiny_models.run(workshop, "versions", "--json", str(version_1.parent)).stdout)
+    rows = json.loads(tiny_models.run(workshop, "inspect", "--json", str(version_1.parent)).stdout)
     assert [1, 2] == [row["version"] for row in rows]
     assert str(version_1) == rows[0]["path"]
     assert sum(map(len, tiny_models.files(version_1).values())) == rows[0]["size_bytes"]
@@ -107,13 +107,16 @@ def test_inspect_prints_the_recipe_of_a_function_as_an_object(workshop: Path) ->
 
 
 def test_parity_compares_with_a_model_that_was_moved(workshop: Path) -> None:
-    """In another working directory than the bake's, with the model and the labels under other names."""
+    """In another working directory than the bake's, with the model and the labels under other names.
+
+    The folder is that of the model, whose newest version is compared.
+    """
     folder = workshop / "elsewhere"
     folder.mkdir()
     (workshop / "rgb.txt").rename(folder / "names.txt")
     (workshop / "tiny.py").rename(folder / "moved.py")
     try:
-        arguments = ("../out/tiny/1", "--model", "moved:build", "--labels", "names.txt", "--json")
+        arguments = ("../out/tiny", "--model", "moved:build", "--labels", "names.txt", "--json")
         run = tiny_models.run(folder, "parity", *arguments, is_cold=True)
     finally:
         (folder / "names.txt").rename(workshop / "rgb.txt")
@@ -124,16 +127,16 @@ def test_parity_compares_with_a_model_that_was_moved(workshop: Path) -> None:
 
 
 NOT_A_VERSION = {
-    "inspect a missing folder": (["inspect", "none"], "no SavedModel in none (saved_model.pb: No such file or directo"),
-    "inspect a base path": (["inspect", "out/tiny"], "no SavedModel in out/tiny (saved_model.pb: "),
+    "inspect a missing folder": (["inspect", "none"], "no SavedModel in none: must be the folder of a version, such"),
+    "inspect a folder of models": (["inspect", "out"], "no SavedModel in out: must be the folder of a version, such"),
     "inspect a damaged version": (
         ["inspect", "damaged"],
         "damaged/saved_model.pb is damaged, or has no graph tagged serve",
     ),
     "inspect a damaged recipe": (["inspect", "unreadable"], "the recipe in unreadable is damaged: "),
+    "parity of a missing folder": (["parity", "out"], "no SavedModel in out: must be the folder of a version"),
     "parity of a function": (["parity", "baked"], "no assets.extra/recipe.toml in baked: pass the folder"),
     "parity of another SavedModel": (["parity", "damaged"], "no assets.extra/recipe.toml in damaged: pass the folder"),
-    "versions of a missing folder": (["versions", "none"], "no versions under none: versions are folders named 1, 2"),
 }
 
 
@@ -155,7 +158,7 @@ LIGHT = {
     "help": (["--help"], {"numpy", "google", "tensorflow", "tomli_w"}),
     "help of bake": (["bake", "--help"], {"numpy", "google", "tensorflow", "tomli_w"}),
     "inspect": (["inspect", "out/tiny/1"], {"tensorflow", "keras"}),
-    "versions": (["versions", "out/tiny"], {"tensorflow", "keras"}),
+    "versions": (["inspect", "out/tiny"], {"tensorflow", "keras"}),
 }
 
 

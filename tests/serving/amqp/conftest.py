@@ -15,6 +15,7 @@ from savedmodel_bakery.serving.amqp.backends import Backend, RemoteServer
 from savedmodel_bakery.serving.amqp.handlers import CallLimits, Handlers
 from savedmodel_bakery.serving.loaded_model import LoadedModel
 from savedmodel_bakery.wire.messages import ModelSpec, Prediction, PredictRequest
+from savedmodel_bakery.wire.model_config import ModelConfig
 from savedmodel_bakery.wire.status import StatusError
 
 
@@ -53,7 +54,7 @@ def shared_backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
     base_path = tmp_path_factory.mktemp("models") / "half_plus_two"
     model_makers.half_plus(base_path, 1)
     if request.param == "local model":
-        local = LoadedModel("half_plus_two", base_path)
+        local = LoadedModel(ModelConfig("half_plus_two", str(base_path)))
         yield local
         local.close()
         return

@@ -19,6 +19,7 @@ from savedmodel_bakery.serving.amqp.codec import Message, Response
 from savedmodel_bakery.serving.amqp.handlers import CallLimits, Handlers
 from savedmodel_bakery.serving.loaded_model import LoadedModel
 from savedmodel_bakery.wire import amqp, schema
+from savedmodel_bakery.wire.model_config import ModelConfig
 from savedmodel_bakery.wire.status import Code
 from savedmodel_bakery.wire.tensors import decode_array, encode_tensor
 
@@ -349,7 +350,7 @@ def test_a_server_receives_what_cannot_be_joined_as_separate_messages(change: Ca
 
 def test_outputs_without_rows_are_never_split(tmp_path: Path) -> None:
     model_makers.batched(tmp_path / "batched")
-    local = LoadedModel("batched", tmp_path / "batched")
+    local = LoadedModel(ModelConfig("batched", str(tmp_path / "batched")))
     messages = [Message(b'{"signature_name": "total", "inputs": [1, %d]}' % number, amqp.JSON) for number in (2, 3)]
     responses = Handlers(local, model_name="batched", limits=LIMITS).handle(messages)
     assert [{"outputs": 3.0}, {"outputs": 4.0}] == [json.loads(response.body) for response in responses]

@@ -15,6 +15,7 @@ from savedmodel_bakery.serving.amqp.codec import Message, Response
 from savedmodel_bakery.serving.amqp.handlers import CallLimits, Handlers, divide_memory
 from savedmodel_bakery.serving.loaded_model import LoadedModel
 from savedmodel_bakery.wire import amqp, schema
+from savedmodel_bakery.wire.model_config import ModelConfig
 from savedmodel_bakery.wire.status import Code, StatusError
 
 GIB, MIB = 2**30, 2**20
@@ -46,7 +47,7 @@ def half_plus_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def handle(half_plus_two: Path, limits: CallLimits, *messages: Message) -> list[Response]:
-    local = LoadedModel("half_plus_two", half_plus_two)
+    local = LoadedModel(ModelConfig("half_plus_two", str(half_plus_two)))
     try:
         return Handlers(local, model_name="half_plus_two", limits=limits).handle(messages)
     finally:

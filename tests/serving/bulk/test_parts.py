@@ -30,10 +30,11 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     monkeypatch.chdir(tmp_path)
     Path("photo.jpg").touch()
     Path("rows").mkdir()
+    Path("model/1").mkdir(parents=True)
 
     def run() -> object:
         with pytest.raises(SystemExit) as caught:
-            main(["bulk", "photo.jpg", "--engine=ray", "--model-name=pets", "--model-base-path=none", "--out=rows"])
+            main(["bulk", "photo.jpg", "--engine=ray", "--model-name=pets", "--model-base-path=model", "--out=rows"])
         return caught.value.code, capsys.readouterr().err
 
     return run
@@ -88,7 +89,7 @@ def test_a_folder_in_use_by_another_job_is_rejected(run: Callable[[], tuple[int,
         other.stdout.readline()
         assert (1, "error: INVALID_ARGUMENT: rows is being written by another job\n") == run()
         other.communicate(b"\n")
-    assert "Could not find base path" in run()[1]
+    assert "model/1/saved_model.pb: No such file" in run()[1]
 
 
 ROWS = [{"image": name, "ok": name != "c", "top": [], "model": "m", "signature": "top_k"} for name in "abc"]

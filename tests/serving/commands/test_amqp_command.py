@@ -55,6 +55,7 @@ WRONG = {
     ),
     "url": (["status", "--url", "ftp://x:correct-horse@y/"], "invalid broker address"),
     "options before a subcommand": (["--server", "host", "purge"], "unexpected extra argument (purge)"),
+    "no version": (["--model-base-path", "/"], "/ contains no version; versions are folders named 1, 2, 3, …"),
 }
 
 
@@ -67,13 +68,16 @@ def test_wrong_usage_is_explained(arguments: list[str], reason: str) -> None:
 
 
 PRINT_MODEL = """
+import types
+from savedmodel_bakery.serving.amqp import handlers
 from savedmodel_bakery.serving.commands import amqp as cli
 
-def print_model(name, *_):
-    print(name)
+def print_model(_, *, model_name, limits):
+    print(model_name)
     sys.exit()
 
-cli._make_backend = print_model
+handlers.Handlers = print_model
+cli._make_backend = lambda *_: types.SimpleNamespace(close=int)
 cli.cli.main(sys.argv[2:], prog_name="amqp")
 """
 
@@ -91,7 +95,7 @@ cli.cli.main(sys.argv[2:], prog_name="amqp")
 def test_the_default_model_is_named_after_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], model: str
 ) -> None:
-    (tmp_path / "models" / "flowers").mkdir(parents=True)
+    (tmp_path / "models" / "flowers" / "1").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     assert (0, f"{model}\n") == run(*arguments, code=PRINT_MODEL)[:2]
 
