@@ -12,15 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from savedmodel_bakery.client.commands.inspection import print_metadata
-from savedmodel_bakery.client.commands.options import (
-    BRIEF,
-    PhotoPath,
-    connection_options,
-    icc_option,
-    image_option,
-    open_amqp_client,
-    open_client,
-)
+from savedmodel_bakery.client.commands.options import BRIEF, connection_options, open_amqp_client, open_client
+from savedmodel_bakery.client.commands.photo_options import PhotoPath, icc_option, image_option
 from savedmodel_bakery.client.commands.predict import read_file
 from savedmodel_bakery.errors import AccessDeniedError, ClientError, ConnectionFailedError
 from savedmodel_bakery.exits import FAILED, as_usage_error, print_error, refusal_text

@@ -10,13 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from savedmodel_bakery.client.commands.options import (
-    BRIEF,
-    PhotoPath,
-    connection_options,
-    describe_server,
-    image_option,
-)
+from savedmodel_bakery.client.commands.options import BRIEF, connection_options, describe_server, select_model
+from savedmodel_bakery.client.commands.photo_options import PhotoPath, image_option
 from savedmodel_bakery.client.commands.predict import read_arrays, read_file
 from savedmodel_bakery.exits import FAILED, as_usage_error, print_error
 from savedmodel_bakery.groups import Command, FloatRange, Option
@@ -180,7 +175,7 @@ def _open_target(context: click.Context, atol: float) -> Target:
 
     with as_usage_error(ValueError):
         connect().close()
-        spec = ModelSpec(options["model"], options["version"], options["label"])
+        spec = ModelSpec(select_model(context, server), options["version"], options["label"])
     return Target(connect, spec, signature=options["signature"], atol=atol)
 
 

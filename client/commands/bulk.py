@@ -15,7 +15,14 @@ from typing import Any
 import click
 
 from savedmodel_bakery.answers.photo import Photo
-from savedmodel_bakery.client.commands.options import BRIEF, connection_options, icc_option, open_client
+from savedmodel_bakery.client.commands.options import (
+    BRIEF,
+    connection_options,
+    describe_server,
+    open_client,
+    select_model,
+)
+from savedmodel_bakery.client.commands.photo_options import icc_option
 from savedmodel_bakery.exits import PHOTOS_FAILED, as_usage_error, print_error, resumable
 from savedmodel_bakery.groups import Command, FloatRange, Option, option_group
 
@@ -123,6 +130,8 @@ def run_on_server(
     from savedmodel_bakery.client.bulk.results import Results, ResultsError
 
     model = context.obj["model"]
+    if context.obj["transport"] != "amqp":
+        model = select_model(context, describe_server(context))
     files = FileList.from_arguments(paths, all_files=all_files)
     with resumable(context), ExitStack() as stack:
         try:

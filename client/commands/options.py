@@ -1,10 +1,9 @@
-"""The options that several commands share: the connection options, and images."""
+"""The connection options, which several commands share, and the clients that they describe."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -22,40 +21,10 @@ if TYPE_CHECKING:
     from savedmodel_bakery.client.client import BaseClient
 
 _WARNED = f"{__name__}.warned"
+_SELECTED = f"{__name__}.selected"
+_MAX_LISTED = 20
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-
-
-class PhotoPath(click.Path):
-    """The path of a photo, or - for stdin. For a folder the error names the command that takes folders."""
-
-    def __init__(self) -> None:
-        super().__init__(exists=True, dir_okay=False, readable=True, allow_dash=True)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Check the path."""
-        if "://" in value:
-            from savedmodel_bakery.answers.images import URL  # imports numpy
-
-            if URL.match(value):
-                advice = "pass a path, or - for an image on stdin"
-                self.fail(f"invalid image {value}: URLs are not fetched; {advice}", param, ctx)
-        if Path(value).is_dir():
-            self.fail(f"{value} is a folder; to classify the photos in it: bakery bulk {value} --out FILE", param, ctx)
-        return super().convert(value, param, ctx)
-
-
-def image_option(help_text: str) -> Callable[[_Command], _Command]:
-    """Give a command the option `-i`, whose values are passed as `images`."""
-    return click.option("-i", "--image-file", "images", multiple=True, metavar="PATH", type=PhotoPath(), help=help_text)
-
-
-icc_option = click.option(
-    "--icc",
-    is_flag=True,
-    help="Convert the colours of photos that have another ICC profile than sRGB, which TensorFlow does not read. Needs "
-    "the extra draw.",
-)
 
 
 def is_set(
@@ -77,9 +46,31 @@ def open_client(context: click.Context, **overrides: Any) -> BaseClient:
     if options["transport"] == "amqp":
         return open_amqp_client(context, **overrides)
     server = describe_server(context, **overrides)
+    model = overrides.get("model") or select_model(context, server)
     with as_usage_error(ValueError):
-        spec = ModelSpec(options["model"], options["version"], options["label"])
+        spec = ModelSpec(model, options["version"], options["label"])
         return BaseClient(spec, create_transport(server, timeout_s=options["timeout_s"]))
+
+
+def select_model(context: click.Context, server: Server) -> str:
+    """Return the name that `-m` states, else that of the server's only model, and keep it in the options.
+
+    The default is for servers that do not list their models. Several models are wrong usage.
+    """
+    from savedmodel_bakery.client.transports import list_models
+
+    options = context.obj
+    if not is_set(context, "model") and not context.meta.get(_SELECTED):
+        names = list_models(server, timeout_s=options["timeout_s"]) or [DEFAULT_MODEL]
+        if len(names) > 1:
+            more = "" if len(names) <= _MAX_LISTED else f" and {len(names) - _MAX_LISTED} more"
+            raise click.UsageError(
+                f"the server has several models: pass one of {', '.join(names[:_MAX_LISTED])}{more} with -m"
+            )
+        [options["model"]] = names
+        context.meta[_SELECTED] = True
+    name: str = options["model"]
+    return name
 
 
 def describe_server(context: click.Context, **overrides: Any) -> Server:
@@ -253,7 +244,7 @@ model_servers_options = option_group(
 BRIEF: dict[str, str | None] = {
     "transport": "Protocol: GRPC, REST, V2, V2-GRPC or AMQP.",
     "target": "Model server, by default 127.0.0.1; or the AMQP broker, also as a URL.",
-    "model": f"Model to call, by default {DEFAULT_MODEL}.",
+    "model": "Model to call, by default the server's only one.",
     "version": "Version of the model, by default the newest.",
 }
 """The common options that `--help` shows, with shorter texts; see `groups.Command`."""
@@ -276,6 +267,7 @@ connection_options = option_group(
         aliases=("--model-spec-name",),
         default=DEFAULT_MODEL,
         metavar="NAME",
+        show_default=f"the server's only model; {DEFAULT_MODEL} if it does not list them",
         help="Model to call.",
     ),
     _option("-n", "--signature-name", "signature", default="serving_default", metavar="NAME", help="Signature to run."),

@@ -5,8 +5,13 @@ Imports gRPC or HTTP on demand only.
 
 from __future__ import annotations
 
+from contextlib import closing
+from dataclasses import replace
+
 from savedmodel_bakery.client.servers import Server
 from savedmodel_bakery.client.transports.transport import ServerTransport
+from savedmodel_bakery.errors import InvalidResponseError, RequestRefusedError
+from savedmodel_bakery.wire.status import Code
 
 
 def create_transport(server: Server, *, timeout_s: float, for_load: bool = False) -> ServerTransport:
@@ -25,3 +30,19 @@ def create_transport(server: Server, *, timeout_s: float, for_load: bool = False
     from savedmodel_bakery.client.transports.grpc import GrpcTransport
 
     return GrpcTransport(server, timeout_s=timeout_s, for_load=for_load)
+
+
+def list_models(server: Server, *, timeout_s: float) -> list[str] | None:
+    """Return the names of a server's models; None if it does not list them, as tensorflow_model_server."""
+    from savedmodel_bakery.client.transports import v2_flows
+
+    v2 = replace(server, transport="v2-grpc" if server.uses_grpc else "v2")
+    with closing(create_transport(v2, timeout_s=timeout_s)) as transport:
+        try:
+            return transport.run(v2_flows.model_names())
+        except InvalidResponseError:
+            return None
+        except RequestRefusedError as exc:
+            if exc.code is Code.UNAVAILABLE:
+                raise
+            return None

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from savedmodel_bakery.client.calls import Call, run_flow
+from savedmodel_bakery.client.calls import Call, Result, run_flow
 from savedmodel_bakery.client.transports.failures import send_with_retries
 from savedmodel_bakery.errors import AccessDeniedError, InvalidResponseError, RequestRefusedError
 from savedmodel_bakery.wire.status import Code, StatusError
@@ -40,12 +40,16 @@ class ServerTransport(ABC):
 
     def send(self, call: Call) -> Any:
         """Send a call, with retries; see `Transport.send`."""
+        return self.run(self._exchange(call))
+
+    def run(self, flow: Generator[Any, Any, Result]) -> Result:
+        """Send the requests of a flow, with retries, and return its result."""
         end_s = time.monotonic() + self._timeout_s
 
         def send(request: Any) -> Any:
             return self._decode(request, send_with_retries(self._prepare(request, end_s), end_s=end_s))
 
-        return run_flow(self._exchange(call), send)
+        return run_flow(flow, send)
 
     def prepare(self, call: Call) -> Callable[[], Any]:
         """Encode a call for a load test, which sends it many times; over v2 only Predict is a single request.

@@ -65,6 +65,15 @@ def exchange(call: Call) -> Generator[Request, Any, Any]:
         raise RequestRefusedError(exc.code, "; ".join(filter(None, [exc.message, NO_V2]))) from exc
 
 
+def model_names() -> Generator[Request, Any, list[str]]:
+    """Return the flow that lists the server's models, in order."""
+    rows = yield Request("RepositoryIndex", ModelSpec("any"))  # a request without a model
+    try:
+        return sorted({str(row["name"]) for row in rows})
+    except (KeyError, TypeError) as exc:
+        raise InvalidResponseError(f"the index is not a valid repository index: {exc!r}") from exc
+
+
 def start(call: Predict) -> Request:
     """Return the request of a Predict call, unless it names a signature to a server that would ignore the name."""
     if call.declared is None and call.signature != DEFAULT_SIGNATURE:

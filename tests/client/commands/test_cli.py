@@ -345,6 +345,26 @@ def test_the_option_and_the_command_print_the_same_metadata(run: Run, connection
     assert (0, "") == (by_option.code, by_option.err)
 
 
+@pytest.mark.parametrize("transport", ["grpc", "rest", "v2", "v2-grpc"])
+def test_without_a_name_the_only_model_is_called(
+    run: Run, connection: list[str], photos: SimpleNamespace, peer: Any, v2: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BAKERY_CLIENT_MODEL_SPEC_NAME")
+    several = run(*connection, photos.horse)
+    names = ", ".join(sorted(peer.model_names()))
+    assert (2, f"Error: the server has several models: pass one of {names} with -m") == (
+        several.code,
+        several.err.splitlines()[-1],
+    )
+    monkeypatch.setattr(peer, "model_names", lambda: ["tagger"])
+    assert Outcome(0, "sky\t0.750\nsea\t0.500\n", "") == run(*connection, photos.horse)
+    row = json.loads(run(*connection, "--json", photos.horse).out)
+    assert "tagger" == row["model"]
+    if "v2" not in connection[1]:
+        v2.is_ours = False  # without an index, as tensorflow_model_server
+        assert Outcome(0, "sorrel\t0.750\t339\n", "") == run(*connection, photos.horse)
+
+
 def test_options_after_the_command_override_those_before_it(run: Run, connection: list[str]) -> None:
     assert "2\tEND\tNOT_FOUND: no \\x1bsaved_model.pb\n" == run(*connection, "--version", 2, "status").out
     assert "3\tAVAILABLE\n" == run(*connection, "--version", 2, "status", "--version", 3).out
@@ -375,7 +395,7 @@ def test_the_command_line_overrides_the_environment(
 def test_help_shows_defaults_and_environment(run: Run, command: list[str]) -> None:
     shown = " ".join(run(*command).out.split())
     assert "[env var: BAKERY_CLIENT_TIMEOUT_SECONDS, BAKERY_CLIENT_TIMEOUT_SECOND; default: 30.0; 0<x<=86400]" in shown
-    assert "BAKERY_CLIENT_MODEL_SPEC_NAME; default: efficientnet_lite0" in shown
+    assert "BAKERY_CLIENT_MODEL_SPEC_NAME; default: (the server's only model; efficientnet_lite0 if it" in shown
 
 
 def test_help_ends_with_examples(run: Run) -> None:
