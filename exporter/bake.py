@@ -6,7 +6,7 @@ recipe, labels ───┴─► servable module ─► staged SavedModel ─�
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from savedmodel_bakery.exporter.recipe import Recipe, RecipeFile, complete_recip
 from savedmodel_bakery.exporter.servable_module import ServableModule
 from savedmodel_bakery.exporter.sources.network import Network
 from savedmodel_bakery.exporter.sources.onnx_file import is_onnx
-from savedmodel_bakery.exporter.tasks.choose import read_class_names
+from savedmodel_bakery.exporter.tasks.choose import ClassNames, read_class_names
 from savedmodel_bakery.exporter.validation.agreement import Agreement, OnnxModel, onnx_network
 from savedmodel_bakery.exporter.validation.int8_agreement import check_min_agreement
 from savedmodel_bakery.exporter.validation.other_values import describe_random, read_values
@@ -28,6 +28,9 @@ from savedmodel_bakery.exporter.validation.report import ParityReport, check_wri
 from savedmodel_bakery.exporter.validation.session import SessionProcess
 from savedmodel_bakery.exporter.validation.validate import Int8Evaluation, Validation, validate_and_record
 from savedmodel_bakery.extras import MissingPackageError
+
+_SHOWN_LABELS = 3
+_MAX_SHOWN = 40  # characters of each
 
 
 @dataclass(frozen=True)
@@ -181,6 +184,8 @@ def bake(
         except (MissingPackageError, SourceError) as error:
             progress(f"not compared with {model}: {error}")
     class_names = read_class_names(complete)
+    for line in _describe_labels(class_names):
+        progress(line)
     calibration = NO_CALIBRATION
     if complete.optimisation.calibration is not None:
         progress(f"reading photos in {complete.optimisation.calibration}")
@@ -254,6 +259,15 @@ def _check_uses(network: Network, options: Mapping[str, object]) -> None:
             raise RecipeError(
                 f"{option} is for networks whose only input is an image: this one takes {', '.join(network.others)} too"
             )
+
+
+def _describe_labels(class_names: ClassNames) -> Iterator[str]:
+    """Yield a line with the number of labels and the first of them, of each head, so that a wrong reading shows."""
+    for head, names in class_names.items() if isinstance(class_names, Mapping) else [("", class_names)]:
+        labels = list(filter(None, names))
+        if labels:
+            first = ", ".join(label[:_MAX_SHOWN] for label in labels[:_SHOWN_LABELS])
+            yield f"{f'head {head}: ' if head else ''}{len(labels)} labels: {first}"
 
 
 def _check_same_model(base_path: Path, model: str) -> None:

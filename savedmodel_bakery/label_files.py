@@ -11,6 +11,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,13 +41,16 @@ def read_label_file(path: str | Path) -> tuple[Label, ...]:
 
     The format depends on the suffix:
 
-    - `.json`: a list of names, an object from id to name, or a list of objects `{"id": 0, "name": "tench"}`, which may
+    - `.json`: a list of names; an object from id to name, from name to id (Keras' `class_indices`), or from id to
+      WordNet's id and name (`imagenet_class_index.json`); or a list of objects `{"id": 0, "name": "tench"}`, which may
       also have `display_name` and `colour` (`"#rrggbb"`).
     - `.csv`: a header with the column `name`, and rows in the order of ids unless there is a column `id`; the columns
       `display_name` and `colour` are optional.
     - `.pbtxt`: the label map of TensorFlow's Object Detection API,
       `item { id: 1 name: "/m/01g317" display_name: "person" }`.
-    - any other: one name per line; ids count from 0.
+    - any other: one name per line, or the ids 0, 1, 2 … each before its name (Teachable Machine); or JSON as above.
+
+    White space around names is dropped.
     """
     path = Path(path)
     try:
@@ -76,11 +80,12 @@ def _label(path: Path, entry: Mapping[str, Any]) -> Label:
         label_id = -1
     if label_id < 0:
         raise LabelFileError(f"{path} has the id {entry.get('id')!r}: must be a whole number, 0 or more")
+    name = name.strip() if isinstance(name, str) else name
     if not isinstance(name, str) or any(unicodedata.category(character) in _NOT_TEXT for character in name):
         raise LabelFileError(
             f"{path} has the name {name!r} for class id {label_id}: must be text without control characters"
         )
-    if not name.strip():
+    if not name:
         raise LabelFileError(
             f"labels {str(path)!r} have a blank name for class id {label_id}: remove it, or name the class"
         )
@@ -95,11 +100,18 @@ def _parse_colour(path: Path, colour: object) -> Colour:
 
 
 def _parse_lines(text: str) -> Iterable[Mapping[str, Any]]:
-    return [{"id": number, "name": line} for number, line in enumerate(text.splitlines())]
+    if text.lstrip().startswith(("[", "{")):
+        with suppress(ValueError):  # else it begins with a name such as [UNK]
+            return _parse_json(text)
+    lines = text.rstrip().splitlines()
+    numbered = [re.fullmatch(r"\s*(\d+)\s+(.*\S)\s*", line) for line in lines]
+    if all(match and int(match[1]) == number for number, match in enumerate(numbered)):
+        lines = [match[2] for match in numbered if match]
+    return [{"id": number, "name": line} for number, line in enumerate(lines)]
 
 
 def _parse_csv(text: str) -> Iterable[Mapping[str, Any]]:
-    rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    rows = list(csv.DictReader(io.StringIO(text, newline=""), skipinitialspace=True))
     if not rows or not isinstance(rows[0].get("name"), str):
         raise ValueError("it has no column name")
     return [{"id": number, **row} for number, row in enumerate(rows)]
@@ -108,12 +120,22 @@ def _parse_csv(text: str) -> Iterable[Mapping[str, Any]]:
 def _parse_json(text: str) -> Iterable[Mapping[str, Any]]:
     content = json.loads(text)
     if isinstance(content, dict):
-        return [{"id": key, "name": value} for key, value in content.items()]
+        if content and all(type(value) is int for value in content.values()):
+            return [{"id": value, "name": key} for key, value in content.items()]
+        return [{"id": key, "name": _without_wordnet_id(value)} for key, value in content.items()]
     if not isinstance(content, list):
         raise TypeError(f"it contains a {type(content).__name__}")
     if content and isinstance(content[0], dict):
         return [{**entry, "id": entry["id"]} for entry in content]
     return [{"id": number, "name": name} for number, name in enumerate(content)]
+
+
+def _without_wordnet_id(name: object) -> object:
+    """Return the name in a list of WordNet's id and a name, and anything else as it is."""
+    match name:
+        case [str(wordnet_id), label] if re.fullmatch(r"n\d{8}", wordnet_id):
+            return label
+    return name
 
 
 def _parse_label_map(text: str) -> Iterable[Mapping[str, Any]]:
@@ -141,7 +163,10 @@ message_type {
 
 _FORMATS = {
     ".csv": (_parse_csv, "rows after a header with the column name, and optionally id, display_name and colour"),
-    ".json": (_parse_json, "a list of names, a list of objects with id and name, or an object from id to name"),
+    ".json": (
+        _parse_json,
+        "a list of names, a list of objects with id and name, or an object from id to name or from name to id",
+    ),
     ".pbtxt": (_parse_label_map, "items such as item { id: 1 name: 'cat' }"),
 }
 """The parser of each suffix, and what it accepts."""

@@ -47,6 +47,7 @@ channels = "RGB"
 ```console
 $ bakery bake --recipe flowers.toml
 loading flowers.keras …
+3 labels: daisy, sunflower, tulip …
 building the servable …
 writing it for task classify …
 verifying it in a fresh process …
@@ -90,11 +91,15 @@ since. `Recipe` has the parts below as attributes: `result.recipe.preprocessing.
 
 The format of `labels` depends on the suffix of the file:
 
-- `.txt`, or any other: one name per line. Ids count from 0.
-- `.json`: a list of names, an object from id to name, or a list of objects with `id`, `name`, and optionally
-  `display_name` and `colour` (`"#2060c0"`).
+- `.txt`, or any other: one name per line. Ids count from 0, and may precede the names, as in Teachable Machine's files.
+  Or JSON.
+- `.json`: a list of names; an object from id to name, or from name to id, as `class_indices` of Keras;
+  `imagenet_class_index.json`; or a list of objects with `id`, `name`, and optionally `display_name` and `colour`
+  (`"#2060c0"`).
 - `.csv`: the same columns below a header. Without `id`, rows are in the order of ids.
 - `.pbtxt`: a label map of TensorFlow's Object Detection API, `item { id: 1 name: "dog" display_name: "Dog" }`.
+
+White space around names is dropped. `bake` prints how many labels it read, and the first of them.
 
 Answers have the display name if there is one. `bakery ask --draw` uses the colours of a file that it gets with
 `--colours`. Ids count from 0 without gaps, in the order of the network's classes. They may have gaps if the network

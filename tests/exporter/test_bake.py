@@ -111,6 +111,7 @@ def test_progress_and_agreement_go_to_stderr(run_of: RunOf) -> None:
     *steps, verdict = run_of("first").stderr.splitlines()
     assert [
         "loading tiny:build …",
+        "3 labels: red, green, blue …",
         "building the servable …",
         "writing it for task classify …",
         "verifying it in a fresh process …",
@@ -221,6 +222,7 @@ class TestFromPython:
         assert result.parity.is_within
         assert [
             "loading tiny:build",
+            "3 labels: red, green, blue",
             "building the servable",
             "writing it for task classify",
             "verifying it in a fresh process",

@@ -32,6 +32,17 @@ FORMS = {
         '{"id": 2, "display_name": "blue"}]',
     ),
     "label map": ("n.pbtxt", "item { id: 2 name: 'blue' } item { id: 0 name: 'red' } item { id: 1 name: 'grün' }"),
+    "map to id": ("class_indices.json", '{"blue": 2, "grün": 1, "red": 0}'),
+    "map to WordNet's id and name": (
+        "imagenet_class_index.json",
+        '{"0": ["n01440764", "red"], "1": ["n01443537", "grün"], "2": ["n01484850", "blue"]}',
+    ),
+    "lines with ids": ("labels.txt", "0 red\n1 grün\n2  blue\n"),
+    "padded lines": ("n.txt", "red \n\tgrün\nblue\t\n\n"),
+    "padded JSON": ("n.json", '[" red", "grün ", "blue\\n"]'),
+    "padded CSV": ("n.csv", "id, name\n0, red\n1, grün \n2,blue\n"),
+    "JSON list in a text file": ("n.txt", '["red", "grün", "blue"]\n'),
+    "JSON map in a text file": ("n.txt", '{"red": 0, "grün": 1, "blue": 2}'),
     "no ending": ("names", "red\ngrün\nblue\n"),
 }
 
@@ -41,6 +52,22 @@ def test_every_format_is_read_in_the_order_of_ids(tmp_path: Path, name: str, con
     path = tmp_path / name
     path.write_bytes(content.encode())
     assert (Label("red", 0), Label("grün", 1), Label("blue", 2)) == read_label_file(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "names"),
+    [
+        ("[UNK]\ncat\n", ["[UNK]", "cat"]),
+        ("1 dollar\n2 dollars\n", ["1 dollar", "2 dollars"]),
+        ("0\n1\n", ["0", "1"]),
+        ('{"0": 0, "1": 1}', ["0", "1"]),
+    ],
+    ids=["bracket", "numbers that are not ids", "digits", "digits by name"],
+)
+def test_names_that_look_like_another_format_are_kept(tmp_path: Path, content: str, names: list[str]) -> None:
+    path = tmp_path / "n.txt"
+    path.write_text(content)
+    assert names == [label.name for label in read_label_file(path)]
 
 
 # As in data/mscoco_label_map.pbtxt of TensorFlow's models, with keypoints and an enumeration, which are ignored.

@@ -29,7 +29,7 @@ import warm_start
 from server_process import free_port
 
 _MARK = "=== step"
-_BAKE = r"bakery bake --model efficientnet-lite0(?= 2>bake\.log$|$)"
+_BAKE = r"bakery bake (?:--model )?efficientnet-lite0(?= 2>bake\.log$|$)"
 _COPY_BAKE = (
     "mkdir saved_model && cp --recursive {folder} saved_model && cat {folder}/../bake.log >&2"
     " && echo saved_model/efficientnet_lite0/1"
