@@ -129,7 +129,10 @@ def _add_legend(
 def _open_upright(photo: bytes) -> Image.Image:
     try:
         with Image.open(io.BytesIO(photo)) as image:
-            return ImageOps.exif_transpose(image).convert("RGB")
+            upright = ImageOps.exif_transpose(image)
+            if upright.mode.startswith("I"):  # 16 bits of gray, which Pillow would clip at 255
+                upright = Image.fromarray((np.asarray(upright) >> 8).astype(np.uint8))
+            return upright.convert("RGB")
     except (OSError, Image.DecompressionBombError) as exc:
         raise ValueError(f"Pillow cannot read the photo: {exc}") from exc
 

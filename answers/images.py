@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from PIL.Image import Image as PilImage
 
 Image: TypeAlias = "str | PathLike[str] | bytes | BinaryIO | np.ndarray | PilImage"
-"""An image: the path, content or binary file object of an image file; a Pillow image; or uint8 [height, width, 3]."""
+"""An image: the path, content or binary file object of an image file; a Pillow image; or an array, see `read_image`."""
 
 URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)  # C:// is a path on Windows
 _HEIC = re.compile(rb".{4}ftyp(?:hei|hev|mif1)", re.DOTALL)
 _AVIF_OR_TIFF = re.compile(rb".{4}ftypavi|II\*\0|MM\0\*", re.DOTALL)
 _DEEP_PNG = re.compile(rb"\x89PNG.{20}\x10", re.DOTALL)  # the bits of a level (PNG, 11.2.1)
 _PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
+_SINGLE = (str, bytes, bytearray, memoryview, PathLike, Mapping)  # that are iterables, but not of images
 _ALPHA_MODES = {"PA": "RGBA", "RGBa": "RGBA", "La": "LA"}
 
 
@@ -35,8 +36,22 @@ def encode_images(images: Sequence[bytes]) -> dict[str, np.ndarray]:
     return {"image": object_array(images)}
 
 
+def list_images(images: Any) -> list[Any] | None:
+    """Return the images of a batch, which are not checked; None for a single image.
+
+    A batch is a list, tuple, generator or other iterable, or an array with an axis for the images: [n, height, width,
+    3] or [n, height, width, 1].
+    """
+    is_image = isinstance(images, _SINGLE) or hasattr(images, "read") or getattr(images, "ndim", None) in (2, 3)
+    if is_image or not isinstance(images, Iterable):
+        return None
+    return list(images)
+
+
 def read_image(image: Image) -> bytes | np.ndarray:
-    """Return an image as an encoded image file, or as the array that it is.
+    """Return an image as an encoded image file; an array, or what converts to one, as uint8 [height, width, 3].
+
+    An array must be uint8 [height, width, 3], or gray: [height, width] or [height, width, 1].
 
     Raises TypeError for another type, and ValueError for a URL, an array of another dtype or shape, and a Pillow image
     of floats or out of 16 bits.
@@ -49,12 +64,8 @@ def read_image(image: Image) -> bytes | np.ndarray:
                 f'invalid image "{image}": URLs are not fetched; pass a path, or the bytes of the image file'
             )
         return convert_photo(Path(image).read_bytes())
-    if isinstance(image, np.ndarray):
-        if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.size:
-            raise ValueError(
-                f"invalid image: an array of {image.dtype} {list(image.shape)}; must be uint8 [height, width, 3]"
-            )
-        return image
+    if hasattr(image, "__array__"):
+        return _as_rgb(np.asarray(image))
     pillow = sys.modules.get("PIL.Image")  # the caller has imported it if this is one of its images
     if pillow is not None and isinstance(image, pillow.Image):
         return _encode_pillow(image)
@@ -67,6 +78,22 @@ def read_image(image: Image) -> bytes | np.ndarray:
         "an image must be a path, bytes, a binary file object, a Pillow image or a uint8 array, "
         f"not {type(image).__name__}"
     )
+
+
+def _as_rgb(array: np.ndarray) -> np.ndarray:
+    """Return an array of an image as uint8 [height, width, 3]; ValueError if it is not one."""
+    if array.dtype != np.uint8:
+        raise ValueError(
+            f"invalid image: an array of {array.dtype} {list(array.shape)}; must be uint8, levels 0 to 255, because "
+            "the range of other types is not known"
+        )
+    colours = array[..., np.newaxis] if array.ndim == 2 else array
+    if colours.ndim != 3 or colours.shape[2] not in (1, 3) or not array.size:
+        raise ValueError(
+            f"invalid image: an array of uint8 {list(array.shape)}; must be [height, width, 3], or [height, width] or "
+            "[height, width, 1] if gray"
+        )
+    return np.repeat(colours, 3, axis=2) if colours.shape[2] == 1 else colours
 
 
 def convert_photo(content: bytes) -> bytes:
@@ -111,6 +138,8 @@ def to_srgb(photo: bytes) -> bytes:
                 return content
             profile = ImageCms.ImageCmsProfile(io.BytesIO(opened.info["icc_profile"]))
             if ImageCms.getProfileDescription(profile).startswith("sRGB"):
+                return content
+            if opened.mode.startswith(("I", "F")):
                 return content
             image = ImageOps.exif_transpose(opened)
             colours = image if image.mode in ("RGB", "L", "CMYK") else image.convert("RGB")
@@ -161,5 +190,8 @@ def _in_png_mode(image: Any) -> Any:
             raise ValueError(f"invalid image: a Pillow image of mode I with values {low} to {high}; must be 0 to 65535")
         return integers.convert("L" if image.mode == "I" and high <= 255 else "I;16")
     if image.mode == "F":
-        raise ValueError("invalid image: a Pillow image of mode F; must have integers, as in modes L and RGB")
+        raise ValueError(
+            "invalid image: a Pillow image of mode F; must have integers, as in modes L and RGB, because the range of "
+            "floats is not known"
+        )
     return image.convert(_ALPHA_MODES.get(image.mode, "RGB"))

@@ -63,7 +63,9 @@ class BaseAsyncClient:
         self, images: Images, *, top_k: int | None = None, inputs: Inputs = None
     ) -> list[Classification]: ...
 
-    async def classify(self, images: Any, *, top_k: int | None = None, inputs: Inputs = None) -> Any:
+    async def classify(
+        self, images: Image | Images, *, top_k: int | None = None, inputs: Inputs = None
+    ) -> Classification | list[Classification]:
         """See `Client.classify`."""
         return await self._run(self._flows.classify(images, top_k=top_k, inputs=inputs))
 
@@ -73,7 +75,7 @@ class BaseAsyncClient:
     @overload
     async def answer(self, images: Images, *, inputs: Inputs = None) -> list[ImageResult]: ...
 
-    async def answer(self, images: Any, *, inputs: Inputs = None) -> Any:
+    async def answer(self, images: Image | Images, *, inputs: Inputs = None) -> ImageResult | list[ImageResult]:
         """See `Client.answer`."""
         return await self._run(self._flows.answer(images, inputs))
 
@@ -83,7 +85,7 @@ class BaseAsyncClient:
     @overload
     async def tags(self, images: Images, *, inputs: Inputs = None) -> list[Tags]: ...
 
-    async def tags(self, images: Any, *, inputs: Inputs = None) -> Any:
+    async def tags(self, images: Image | Images, *, inputs: Inputs = None) -> Tags | list[Tags]:
         """See `Client.tags`."""
         return await self._run(self._flows.run_task(MULTILABEL, images, inputs))
 
@@ -93,7 +95,7 @@ class BaseAsyncClient:
     @overload
     async def embed(self, images: Images, *, inputs: Inputs = None) -> list[Embedding]: ...
 
-    async def embed(self, images: Any, *, inputs: Inputs = None) -> Any:
+    async def embed(self, images: Image | Images, *, inputs: Inputs = None) -> Embedding | list[Embedding]:
         """See `Client.embed`."""
         return await self._run(self._flows.run_task(EMBED, images, inputs))
 
@@ -103,7 +105,7 @@ class BaseAsyncClient:
     @overload
     async def detect(self, images: Images, *, inputs: Inputs = None) -> list[Detections]: ...
 
-    async def detect(self, images: Any, *, inputs: Inputs = None) -> Any:
+    async def detect(self, images: Image | Images, *, inputs: Inputs = None) -> Detections | list[Detections]:
         """See `Client.detect`."""
         return await self._run(self._flows.run_task(DETECT, images, inputs))
 
@@ -113,7 +115,7 @@ class BaseAsyncClient:
     @overload
     async def segment(self, images: Images, *, inputs: Inputs = None) -> list[Segmentation]: ...
 
-    async def segment(self, images: Any, *, inputs: Inputs = None) -> Any:
+    async def segment(self, images: Image | Images, *, inputs: Inputs = None) -> Segmentation | list[Segmentation]:
         """See `Client.segment`."""
         return await self._run(self._flows.run_task(SEGMENT, images, inputs))
 
@@ -123,7 +125,7 @@ class BaseAsyncClient:
     @overload
     async def keypoints(self, images: Images, *, inputs: Inputs = None) -> list[Keypoints]: ...
 
-    async def keypoints(self, images: Any, *, inputs: Inputs = None) -> Any:
+    async def keypoints(self, images: Image | Images, *, inputs: Inputs = None) -> Keypoints | list[Keypoints]:
         """See `Client.keypoints`."""
         return await self._run(self._flows.run_task(KEYPOINTS, images, inputs))
 
@@ -133,7 +135,7 @@ class BaseAsyncClient:
     @overload
     async def transform(self, images: Images, *, inputs: Inputs = None) -> list[Picture]: ...
 
-    async def transform(self, images: Any, *, inputs: Inputs = None) -> Any:
+    async def transform(self, images: Image | Images, *, inputs: Inputs = None) -> Picture | list[Picture]:
         """See `Client.transform`."""
         return await self._run(self._flows.run_task(TRANSFORM, images, inputs))
 
@@ -143,7 +145,7 @@ class BaseAsyncClient:
     @overload
     async def regress(self, images: Images, *, inputs: Inputs = None) -> list[Regression]: ...
 
-    async def regress(self, images: Any, *, inputs: Inputs = None) -> Any:
+    async def regress(self, images: Image | Images, *, inputs: Inputs = None) -> Regression | list[Regression]:
         """See `Client.regress`."""
         return await self._run(self._flows.run_task(REGRESS, images, inputs))
 
@@ -153,7 +155,7 @@ class BaseAsyncClient:
     @overload
     async def tensors(self, images: Images, *, inputs: Inputs = None) -> list[Tensors]: ...
 
-    async def tensors(self, images: Any, *, inputs: Inputs = None) -> Any:
+    async def tensors(self, images: Image | Images, *, inputs: Inputs = None) -> Tensors | list[Tensors]:
         """See `Client.tensors`."""
         return await self._run(self._flows.run_task(TENSORS, images, inputs))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar, overload
 
 from savedmodel_bakery.answers.images import Image
@@ -22,7 +22,7 @@ from savedmodel_bakery.client.transports.transport import ModelTransport, Transp
 from savedmodel_bakery.defaults import DEFAULT_MODEL
 from savedmodel_bakery.wire.examples import Example, ScoredClass
 
-Images: TypeAlias = list[Any] | tuple[Any, ...]  # of Image; list[Image] would reject list[Path]
+Images: TypeAlias = list[Any] | tuple[Any, ...] | Iterator[Any]  # of Image; list[Image] would reject list[Path]
 _Self = TypeVar("_Self", bound="BaseClient")
 
 
@@ -51,20 +51,23 @@ class BaseClient:
     @overload
     def classify(self, images: Images, *, top_k: int | None = None, inputs: Inputs = None) -> list[Classification]: ...
 
-    def classify(self, images: Any, *, top_k: int | None = None, inputs: Inputs = None) -> Any:
+    def classify(
+        self, images: Image | Images, *, top_k: int | None = None, inputs: Inputs = None
+    ) -> Classification | list[Classification]:
         """Classify an image, or several in one request.
 
         Args:
-            images: one image, or a list or tuple of images. An image is a path (str or Path); the content of an image
-                file as bytes, also in base64; a binary file object; a Pillow image; or a uint8 array
-                [height, width, 3]. An array of the network's input size is sent as it is, without cropping; others
-                are encoded as PNG, which needs the extra `draw`. URLs are not fetched.
+            images: one image, or several: a list, a tuple, a generator such as `Path("photos").glob("*.jpg")`, or an
+                array [n, height, width, 3]. An image is a path (str or Path); the content of an image file as bytes,
+                also in base64; a binary file object; a Pillow image; or a uint8 array [height, width, 3], or gray
+                [height, width] or [height, width, 1]. An array of the network's input size is sent as it is, without
+                cropping; others are encoded as PNG, which needs the extra `draw`. URLs are not fetched.
             top_k: number of classes to return per image, at least 1; by default as many as the model returns.
-            inputs: what the model takes beside the image, by name: for one image its value, for a list or tuple an
-                array or list with one row per image. Nothing is broadcast. As `image_2`, images.
+            inputs: what the model takes beside the image, by name: for one image its value, for several an array or
+                list with one row per image. Nothing is broadcast. As `image_2`, images.
 
         Returns:
-            One result for one image; for a list or tuple a list, in the same order. An image that the model cannot
+            One result for one image; for several a list, in the same order. An image that the model cannot
             read has `ok=False` and does not affect the others.
 
         Raises:
@@ -84,7 +87,7 @@ class BaseClient:
     @overload
     def answer(self, images: Images, *, inputs: Inputs = None) -> list[ImageResult]: ...
 
-    def answer(self, images: Any, *, inputs: Inputs = None) -> Any:
+    def answer(self, images: Image | Images, *, inputs: Inputs = None) -> ImageResult | list[ImageResult]:
         """Return the result of the model's task for each image, whatever the task is; the only way for several heads.
 
         For arguments and errors see `classify`.
@@ -97,7 +100,7 @@ class BaseClient:
     @overload
     def tags(self, images: Images, *, inputs: Inputs = None) -> list[Tags]: ...
 
-    def tags(self, images: Any, *, inputs: Inputs = None) -> Any:
+    def tags(self, images: Image | Images, *, inputs: Inputs = None) -> Tags | list[Tags]:
         """Return the labels that each image has; for arguments and errors see `classify`."""
         return self._run(self._flows.run_task(MULTILABEL, images, inputs))
 
@@ -107,7 +110,7 @@ class BaseClient:
     @overload
     def embed(self, images: Images, *, inputs: Inputs = None) -> list[Embedding]: ...
 
-    def embed(self, images: Any, *, inputs: Inputs = None) -> Any:
+    def embed(self, images: Image | Images, *, inputs: Inputs = None) -> Embedding | list[Embedding]:
         """Return the embedding of each image; for arguments and errors see `classify`."""
         return self._run(self._flows.run_task(EMBED, images, inputs))
 
@@ -117,7 +120,7 @@ class BaseClient:
     @overload
     def detect(self, images: Images, *, inputs: Inputs = None) -> list[Detections]: ...
 
-    def detect(self, images: Any, *, inputs: Inputs = None) -> Any:
+    def detect(self, images: Image | Images, *, inputs: Inputs = None) -> Detections | list[Detections]:
         """Return the objects in each image; for arguments and errors see `classify`."""
         return self._run(self._flows.run_task(DETECT, images, inputs))
 
@@ -127,7 +130,7 @@ class BaseClient:
     @overload
     def segment(self, images: Images, *, inputs: Inputs = None) -> list[Segmentation]: ...
 
-    def segment(self, images: Any, *, inputs: Inputs = None) -> Any:
+    def segment(self, images: Image | Images, *, inputs: Inputs = None) -> Segmentation | list[Segmentation]:
         """Return the class of each pixel of each image; for arguments and errors see `classify`."""
         return self._run(self._flows.run_task(SEGMENT, images, inputs))
 
@@ -137,7 +140,7 @@ class BaseClient:
     @overload
     def keypoints(self, images: Images, *, inputs: Inputs = None) -> list[Keypoints]: ...
 
-    def keypoints(self, images: Any, *, inputs: Inputs = None) -> Any:
+    def keypoints(self, images: Image | Images, *, inputs: Inputs = None) -> Keypoints | list[Keypoints]:
         """Return the points in each image, by name; for arguments and errors see `classify`."""
         return self._run(self._flows.run_task(KEYPOINTS, images, inputs))
 
@@ -147,7 +150,7 @@ class BaseClient:
     @overload
     def transform(self, images: Images, *, inputs: Inputs = None) -> list[Picture]: ...
 
-    def transform(self, images: Any, *, inputs: Inputs = None) -> Any:
+    def transform(self, images: Image | Images, *, inputs: Inputs = None) -> Picture | list[Picture]:
         """Return the picture that the network makes of each image; for arguments and errors see `classify`."""
         return self._run(self._flows.run_task(TRANSFORM, images, inputs))
 
@@ -157,7 +160,7 @@ class BaseClient:
     @overload
     def regress(self, images: Images, *, inputs: Inputs = None) -> list[Regression]: ...
 
-    def regress(self, images: Any, *, inputs: Inputs = None) -> Any:
+    def regress(self, images: Image | Images, *, inputs: Inputs = None) -> Regression | list[Regression]:
         """Return the numbers of each image; for arguments and errors see `classify`."""
         return self._run(self._flows.run_task(REGRESS, images, inputs))
 
@@ -167,7 +170,7 @@ class BaseClient:
     @overload
     def tensors(self, images: Images, *, inputs: Inputs = None) -> list[Tensors]: ...
 
-    def tensors(self, images: Any, *, inputs: Inputs = None) -> Any:
+    def tensors(self, images: Image | Images, *, inputs: Inputs = None) -> Tensors | list[Tensors]:
         """Return what the network returns for each image, by name; for arguments and errors see `classify`."""
         return self._run(self._flows.run_task(TENSORS, images, inputs))
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from savedmodel_bakery.answers.images import encode_png, read_image
+from savedmodel_bakery.answers.images import encode_png, list_images, read_image
 from savedmodel_bakery.answers.other_inputs import IMAGE, SECOND_IMAGE
 from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.answers.signatures import DEFAULT_SIGNATURE, Signature, Signatures, as_array, read_signatures
-from savedmodel_bakery.answers.task import ResultT, Task
+from savedmodel_bakery.answers.task import ImageResult, ResultT, Task
 from savedmodel_bakery.answers.tasks import find_pixels_size, find_task
 from savedmodel_bakery.answers.tasks.labels import CLASSIFY, Classification, keep_top
 from savedmodel_bakery.client.calls import (
@@ -99,16 +99,18 @@ class Flows:
         versions: list[VersionStatus] = yield Status(self._spec)
         return versions
 
-    def classify(self, images: Any, *, top_k: int | None, inputs: Inputs = None) -> Flow[Any]:
+    def classify(
+        self, images: Any, *, top_k: int | None, inputs: Inputs = None
+    ) -> Flow[Classification | list[Classification]]:
         """See `Client.classify`."""
         if top_k is not None and top_k < 1:
             raise ValueError(f"invalid top_k {top_k}: must be at least 1")
-        results: Classification | list[Classification] = yield from self.run_task(CLASSIFY, images, inputs)
+        results = yield from self.run_task(CLASSIFY, images, inputs)
         if isinstance(results, Classification):
             return keep_top(results, top_k)
         return [keep_top(result, top_k) for result in results]
 
-    def answer(self, images: Any, inputs: Inputs = None) -> Flow[Any]:
+    def answer(self, images: Any, inputs: Inputs = None) -> Flow[ImageResult | list[ImageResult]]:
         """See `Client.answer`."""
         signatures = self._cache.get(self._spec) or (yield from self._fetch_signatures(self._spec))
         if signatures is None:
@@ -118,13 +120,14 @@ class Flows:
         task, _ = find_task(signatures)
         return (yield from self.run_task(task, images, inputs))
 
-    def run_task(self, task: Task[ResultT], images: Any, inputs: Inputs = None) -> Flow[Any]:
-        """Return the result of an image, or a list of the results of a list or tuple of images."""
-        if not isinstance(images, list | tuple):
-            values = {alias: _single_row(value) for alias, value in (inputs or {}).items()}
-            [result] = yield from self._run_task(task, [images], values)
-            return result
-        return (yield from self._run_task(task, images, inputs or {}))
+    def run_task(self, task: Task[ResultT], images: Any, inputs: Inputs = None) -> Flow[ResultT | list[ResultT]]:
+        """Return the result of an image, or a list of the results of several; see `list_images`."""
+        batch = list_images(images)
+        if batch is not None:
+            return (yield from self._run_task(task, batch, inputs or {}))
+        values = {alias: _single_row(value) for alias, value in (inputs or {}).items()}
+        [result] = yield from self._run_task(task, [images], values)
+        return result
 
     def _run_task(self, task: Task[ResultT], images: Sequence[Any], inputs: Mapping[str, Any]) -> Flow[list[ResultT]]:
         contents = [read_image(image) for image in images]

@@ -65,6 +65,11 @@ def test_masks_are_translucent() -> None:
         DETECT.draw(photo, Detections(True, None, (other,)), {})
 
 
+def test_a_photo_of_16_bits_is_not_clipped() -> None:
+    drawn = pixels(DETECT.draw(png(np.full((20, 50), 0x4000, np.uint16)), Detections(True, None), {}))
+    assert (0x40, 0x40, 0x40) == tuple(drawn[9, 9])
+
+
 def test_points_are_joined() -> None:
     points = (Keypoint("nose", 10, 20, None), Keypoint("tail", 10, 60, None))
     drawn = pixels(

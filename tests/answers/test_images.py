@@ -10,7 +10,7 @@ import pillow_heif
 import pytest
 from PIL import ExifTags, Image
 
-from savedmodel_bakery.answers.images import encode_png, read_image
+from savedmodel_bakery.answers.images import encode_png, list_images, read_image
 
 GRADIENT = np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3)
 
@@ -30,7 +30,7 @@ def test_an_image_is_bytes_a_path_or_a_binary_file(tmp_path: Path) -> None:
         ]
 
 
-MODES = ["1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "CMYK", "YCbCr", "HSV"]
+MODES = ["1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "CMYK", "YCbCr", "LAB", "HSV"]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -38,9 +38,12 @@ def test_a_pillow_image_of_8_bits_becomes_a_png_file(mode: str) -> None:
     """It loses nothing more than by Pillow's own conversion, and keeps its transparency."""
     image = Image.fromarray(GRADIENT).convert("RGBA")
     image.putpixel((0, 0), (10, 20, 30, 0))
-    image = image.convert("P").convert("PA") if mode == "PA" else image.convert(mode)
+    if between := {"PA": "P", "La": "LA", "LAB": "RGB"}.get(mode):
+        image = image.convert(between)
+    image = image.convert(mode)
     shown = Image.open(io.BytesIO(read_image(image))).convert("RGBA")
-    np.testing.assert_array_equal(np.asarray(image.convert("RGBA")), np.asarray(shown))
+    expected = image.convert("LA") if mode == "La" else image  # which Pillow converts to nothing else
+    np.testing.assert_array_equal(np.asarray(expected.convert("RGBA")), np.asarray(shown))
 
 
 def test_a_pillow_image_of_mode_i_with_bytes_stays_as_it_looks() -> None:
@@ -84,6 +87,53 @@ def test_a_pillow_image_is_sent_upright() -> None:
     exif[0x0112] = 6  # rotate by 90 degrees clockwise
     Image.fromarray(GRADIENT).save(file, "PNG", exif=exif)
     np.testing.assert_array_equal(np.rot90(GRADIENT, -1), pixels_of(read_image(Image.open(file))))
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (2, 3, 1)])
+def test_a_gray_array_has_the_same_level_in_all_colours(shape: tuple[int, ...]) -> None:
+    gray = np.arange(6, dtype=np.uint8).reshape(shape)
+    np.testing.assert_array_equal(np.stack([gray.reshape(2, 3)] * 3, axis=-1), read_image(gray))
+
+
+class Converts:
+    """As tensors of TensorFlow and PyTorch do."""
+
+    def __array__(self, *_: object, **__: object) -> np.ndarray:
+        return GRADIENT
+
+
+def test_what_converts_to_an_array_is_an_image() -> None:
+    np.testing.assert_array_equal(GRADIENT, read_image(Converts()))
+
+
+BATCH = np.stack([GRADIENT, GRADIENT])
+
+
+@pytest.mark.parametrize(
+    ("images", "expected"),
+    [
+        pytest.param([b"a", "b"], [b"a", "b"], id="list"),
+        pytest.param((path for path in (Path("a"), Path("b"))), [Path("a"), Path("b")], id="generator"),
+        pytest.param({"a.jpg": 1}.keys(), ["a.jpg"], id="keys"),
+        pytest.param(np.array(["a.jpg", "b.jpg"], object), ["a.jpg", "b.jpg"], id="array of paths"),
+        pytest.param(BATCH, [*BATCH], id="array of images"),
+        pytest.param(BATCH[..., :1], [*BATCH[..., :1]], id="array of gray images"),
+        pytest.param(BATCH[:0], [], id="array without images"),
+        pytest.param("photos", None, id="path"),
+        pytest.param(Path("photos"), None, id="Path"),
+        pytest.param(b"photo", None, id="bytes"),
+        pytest.param(io.BytesIO(b"photo"), None, id="file"),
+        pytest.param(Image.new("L", (2, 2)), None, id="Pillow image"),
+        pytest.param(GRADIENT, None, id="array"),
+        pytest.param(GRADIENT[..., 0], None, id="gray array"),
+        pytest.param(7, None, id="number"),
+        pytest.param({"a.jpg": 1}, None, id="dict"),
+    ],
+)
+def test_a_batch_is_an_iterable_that_is_not_an_image(images: object, expected: list[object] | None) -> None:
+    listed = list_images(images)
+    assert (expected is None) == (listed is None)
+    assert all(np.array_equal(one, other) for one, other in zip(expected or [], listed or [], strict=True))
 
 
 def test_an_array_as_png_has_the_same_pixels() -> None:

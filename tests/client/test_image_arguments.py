@@ -29,6 +29,15 @@ def test_an_array_of_the_networks_size_is_sent_as_pixels_and_others_as_png(conne
     assert 1 == peer.requests - before
 
 
+def test_several_images_are_a_list_of_results(connect: Connect) -> None:
+    client = connect("meter")
+    dark = np.zeros((2, 2, 2, 3), np.uint8)
+    assert [OK, OK] == client.regress(dark)
+    assert [OK, OK] == client.regress(image for image in dark)
+    assert [OK] == client.regress(dark[:1, ..., :1])
+    assert OK == client.regress(dark[0, ..., 0])
+
+
 @pytest.mark.parametrize(
     ("image", "error", "message"),
     [
@@ -42,12 +51,14 @@ def test_an_array_of_the_networks_size_is_sent_as_pixels_and_others_as_png(conne
         pytest.param(
             np.zeros((2, 2, 3), np.float32),
             ValueError,
-            r"an array of float32 \[2, 2, 3\]; must be uint8 \[height, width, 3\]",
+            r"an array of float32 \[2, 2, 3\]; must be uint8, levels 0 to 255, because the range of other types",
             id="float array",
         ),
-        pytest.param(np.zeros((2, 2), np.uint8), ValueError, r"uint8 \[2, 2\]; must be", id="gray array"),
+        pytest.param(np.zeros((1, 2, 2, 3)), ValueError, r"an array of float64 \[2, 2, 3\]; must", id="float batch"),
+        pytest.param(np.zeros((2, 2, 4), np.uint8), ValueError, r"uint8 \[2, 2, 4\]; must be", id="4 channels"),
+        pytest.param([np.zeros((1, 2, 2, 3), np.uint8)], ValueError, r"\[1, 2, 2, 3\]; must be", id="list of batches"),
         pytest.param(np.zeros((0, 2, 3), np.uint8), ValueError, r"uint8 \[0, 2, 3\]; must be", id="empty array"),
-        pytest.param((b"horse" for _ in range(1)), TypeError, "not generator", id="generator"),
+        pytest.param({"photo": b"horse"}, TypeError, "not dict", id="dict"),
         pytest.param([[b"horse"]], TypeError, "not list", id="nested list"),
     ],
 )

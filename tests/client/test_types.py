@@ -26,6 +26,7 @@ async def call(client: Client, async_client: AsyncClient) -> None:
     reveal_type(await async_client.segment(np.zeros((1, 1, 3), np.uint8)))
     reveal_type(client.regress(paths))
     reveal_type(await async_client.classify(("a.jpg", b"")))
+    reveal_type(client.tags(Path().glob("*.jpg")))
     client.classify(7)
 """
 
@@ -43,7 +44,9 @@ def test_names_are_known_and_the_type_of_the_argument_determines_that_of_the_res
     )  # fmt: skip
     revealed = re.findall(r'Revealed type is "(.*)"', ended.stdout)
     single = ["Classification", "Tags", "Embedding", "Detections", "Segmentation"]
-    assert [*single, "list[Regression]", "list[Classification]"] == [re.sub(r"\w+\.", "", name) for name in revealed]
+    assert [*single, "list[Regression]", "list[Classification]", "list[Tags]"] == [
+        re.sub(r"\w+\.", "", name) for name in revealed
+    ]
     errors = re.findall(r"^user.py:(\d+): error: (.*)", ended.stdout, re.MULTILINE)
     assert [len(names), len(program.splitlines())] == [int(line) for line, _ in errors], ended.stdout
     assert 'has no attribute "Clint"' in errors[0][1]
