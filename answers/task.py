@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from savedmodel_bakery.answers.predictions import Prediction
+from savedmodel_bakery.answers.display import html_table, short_text
+from savedmodel_bakery.answers.images import convert_photo
+from savedmodel_bakery.answers.predictions import Prediction, as_key
 from savedmodel_bakery.answers.signatures import DEFAULT_SIGNATURE, TensorSpec
 from savedmodel_bakery.errors import InvalidResponseError
 from savedmodel_bakery.wire import dtypes
@@ -26,12 +31,52 @@ Scores = dict[Any, float]
 """The scores of an image, by label or position."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ImageResult:
-    """The attributes that all results have."""
+    """The attributes that all results have. They are equal if all attributes are, also arrays, and can be hashed."""
 
     ok: bool  # whether the image could be read
     error: str | None  # the reason if not
+
+    _task: ClassVar[Task[Any]]  # `answers.tasks` states it
+    _path: ClassVar[str | PathLike[str] | None] = None  # of an instance, to draw the photo in notebooks
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether all attributes are equal."""
+        return type(self) is type(other) and isinstance(other, ImageResult) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        """Return a hash of all attributes."""
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        """Return the first lines of the result."""
+        return short_text(type(self).__name__, self._lines())
+
+    def _repr_html_(self) -> str:
+        """Return a table with bars for scores, and the photo with what was found, if it was passed as a path."""
+        picture = b""
+        with suppress(OSError, ValueError, InvalidResponseError, ModuleNotFoundError):
+            picture = self._task.picture(self) if self.ok else b""
+        column = self._task.score_column if self.ok else None
+        return html_table(type(self).__name__, self._lines(), score_column=column, picture=picture)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as types that JSON has, for `json.dumps` or as a row of `pandas.DataFrame`.
+
+        It is the JSON object that `/photos` returns for the image: arrays are nested lists, and files base64.
+        """
+        return {"ok": self.ok, **self._task.document(self)}
+
+    def keep_path(self, path: str | PathLike[str]) -> None:
+        """Keep the path of the photo."""
+        object.__setattr__(self, "_path", path)
+
+    def _key(self) -> Hashable:
+        return tuple(as_key(getattr(self, field.name)) for field in fields(self))
+
+    def _lines(self) -> list[str]:
+        return self._task.lines(self) if self.ok else [f"not ok: {self.error}"]
 
 
 ResultT = TypeVar("ResultT", bound=ImageResult)
@@ -51,6 +96,7 @@ class Task(Generic[ResultT]):
     result: type[ResultT]
     file_suffix: str = ""  # of the files with `file_content`; empty if there are none
     can_draw: bool = False
+    score_column: int | None = None  # of `lines`, whose numbers are 0 to 1
 
     def __init__(self) -> None:
         self.title = self.title or self.name
@@ -90,6 +136,12 @@ class Task(Generic[ResultT]):
         the map has another size.
         """
         raise NotImplementedError
+
+    def picture(self, result: ResultT) -> bytes:
+        """Return an image file that shows a result in a notebook; empty if there is none."""
+        if not self.can_draw or result._path is None:
+            return b""
+        return self.draw(convert_photo(Path(result._path).read_bytes()), result, {})
 
     def axes(self, arrays: Mapping[str, np.ndarray]) -> Mapping[str, Sequence[str]]:
         """Return the names of the axes of the outputs, apart from those of all tasks; see `outputs`."""

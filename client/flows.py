@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -159,6 +160,9 @@ class Flows:
             arrays |= {alias: _rows(value, list(pairs)) for alias, value in others.items()}
             prediction = yield from self.predict(arrays, signature=name, output_filter=())
             results |= zip(pairs, task.read(prediction, batch=len(pairs)), strict=True)
+        for place, image in enumerate(images):
+            if isinstance(image, str | PathLike):
+                results[place].keep_path(image)
         return [results[place] for place in range(len(images))]
 
     def _fetch_signatures(self, spec: ModelSpec) -> Flow[Signatures | None]:

@@ -29,6 +29,9 @@ TASKS: tuple[Task[Any], ...] = (
 )
 """All tasks, in the order of their recognition."""
 
+for _task in TASKS:
+    _task.result._task = _task
+
 
 def find_task(signatures: Signatures, signature: str = DEFAULT_SIGNATURE) -> tuple[Task[Any], str]:
     """Return the task of a signature, and the signature to run.

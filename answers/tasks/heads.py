@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from savedmodel_bakery.answers.task import ROW_OUTPUTS, ImageResult, Row, Scores, Task
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from savedmodel_bakery.answers.signatures import TensorSpec
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Heads(ImageResult):
     """The results of all heads for one image; the result of a head is also an attribute of its name.
 
@@ -36,6 +38,17 @@ class Heads(ImageResult):
         if name.startswith("__") or name not in self.heads:
             raise AttributeError(f"there is no head {name!r}, only {', '.join(vars(self).get('heads', ()))}")
         return self.heads[name]
+
+    def _repr_html_(self) -> str:
+        """Return the HTML of the results of the heads."""
+        if not self.ok:
+            return super()._repr_html_()
+        return "".join(f"<h4>{escape(name)}</h4>{each._repr_html_()}" for name, each in self.heads.items())
+
+    def keep_path(self, path: str | PathLike[str]) -> None:
+        """See `ImageResult.keep_path`."""
+        for each in self.heads.values():
+            each.keep_path(path)
 
 
 class HeadsTask(Task[Heads]):
@@ -89,15 +102,14 @@ class HeadsTask(Task[Heads]):
 
     def cells(self, result: Heads) -> dict[str, Any]:
         """See `Task.cells`."""
-        heads = {name: _without_error(self._heads[name][0].cells(each)) for name, each in _read(result)}
+        heads = {name: _without_error(each._task.cells(each)) for name, each in _read(result)}
         return {"error": result.error, "heads": heads}
 
     def document(self, result: Heads) -> dict[str, Any]:
         """Return the documents of the heads with their tasks."""
-        heads = {}
-        for name, each in _read(result):
-            task, _ = self._heads[name]
-            heads[name] = {"task": task.name, **_without_error(task.document(each))}
+        heads = {
+            name: {"task": each._task.name, **_without_error(each._task.document(each))} for name, each in _read(result)
+        }
         return {"error": result.error, "heads": heads}
 
     def labels_and_scores(self, row: Mapping[str, Any]) -> tuple[Hashable, Scores]:
@@ -111,7 +123,7 @@ class HeadsTask(Task[Heads]):
 
     def lines(self, result: Heads) -> list[str]:
         """See `Task.lines`."""
-        return [f"{name}\t{line}" for name, each in _read(result) for line in self._heads[name][0].lines(each)]
+        return [f"{name}\t{line}" for name, each in _read(result) for line in each._task.lines(each)]
 
 
 HEADS = HeadsTask({})

@@ -25,7 +25,7 @@ class Keypoint:
     score: float | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Keypoints(ImageResult):
     """The points of one image.
 

@@ -21,7 +21,7 @@ class ScoredLabel:
     class_id: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Classification(ImageResult):
     """The classes of one image.
 
@@ -36,6 +36,15 @@ class Classification(ImageResult):
     label: str | None = None
     top: tuple[ScoredLabel, ...] = ()
 
+    @property
+    def score(self) -> float | None:
+        """The score of `label`; None if there is none."""
+        return self.top[0].score if self.top else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """See `ImageResult.to_dict`; with `score`."""
+        return {"ok": self.ok, "label": self.label, "score": self.score, **self._task.document(self)}
+
 
 class _Classify(Task[Classification]):
     name = "classify"
@@ -44,6 +53,7 @@ class _Classify(Task[Classification]):
     outputs: ClassVar = {"labels": "nk", "scores": "nk", "class_ids": "nk"}
     optional_outputs: ClassVar = {"label": "n"}  # of a head
     result = Classification
+    score_column = 1
 
     def read_row(self, row: Row) -> Classification:
         columns = (row[alias].tolist() for alias in ("labels", "scores", "class_ids"))
@@ -82,7 +92,7 @@ class Tag:
     score: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Tags(ImageResult):
     """The labels of one image.
 
@@ -100,6 +110,7 @@ class _Multilabel(Task[Tags]):
     method = "tags"
     outputs: ClassVar = {"labels": "nk", "scores": "nk", "count": "n"}
     result = Tags
+    score_column = 1
 
     def read_row(self, row: Row) -> Tags:
         columns = (row[alias][: row["count"]].tolist() for alias in ("labels", "scores"))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _SHOWN = 5  # values of an array
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Embedding(ImageResult):
     """The embedding of one image.
 
@@ -31,17 +31,6 @@ class Embedding(ImageResult):
     """
 
     vector: np.ndarray | None = None
-
-    def __eq__(self, other: object) -> bool:
-        """Return whether they have the same vector; arrays don't compare by `==` alone."""
-        if not isinstance(other, Embedding):
-            return NotImplemented
-        vectors = np.asarray(self.vector), np.asarray(other.vector)
-        return (self.ok, self.error) == (other.ok, other.error) and np.array_equal(*vectors)
-
-    def __hash__(self) -> int:
-        """Return a hash without the vector, which has none."""
-        return hash((self.ok, self.error))
 
 
 class _Embed(Task[Embedding]):
@@ -72,7 +61,7 @@ class _Embed(Task[Embedding]):
 EMBED = _Embed()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Regression(ImageResult):
     """The numbers of one image.
 
@@ -106,7 +95,7 @@ class _Regress(Task[Regression]):
 REGRESS = _Regress()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Tensors(ImageResult):
     """What the network returned for one image.
 
@@ -117,18 +106,6 @@ class Tensors(ImageResult):
     """
 
     tensors: Mapping[str, np.ndarray] = field(default_factory=dict)
-
-    def __eq__(self, other: object) -> bool:
-        """Return whether they have the same arrays; these don't compare by `==` alone."""
-        if not isinstance(other, Tensors):
-            return NotImplemented
-        if (self.ok, self.error, *self.tensors) != (other.ok, other.error, *other.tensors):
-            return False
-        return all(np.array_equal(array, other.tensors[name]) for name, array in self.tensors.items())
-
-    def __hash__(self) -> int:
-        """Return a hash without the arrays, which have none."""
-        return hash((self.ok, self.error, *self.tensors))
 
 
 def _plain(array: np.ndarray) -> np.ndarray:

@@ -57,7 +57,7 @@ class Box:
             raise InvalidResponseError(f"the mask is invalid: {exc}") from exc
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Detections(ImageResult):
     """The objects in one image.
 
@@ -76,6 +76,7 @@ class _Detect(Task[Detections]):
     optional_outputs: ClassVar = {"mask_counts": "nk", "mask_size": "n2"}
     result = Detections
     can_draw = True
+    score_column = 5
 
     def read_row(self, row: Row) -> Detections:
         labels, scores, boxes = (row[alias][: row["count"]].tolist() for alias in ("labels", "scores", "boxes"))
@@ -115,7 +116,7 @@ def _cell(box: Box) -> dict[str, Any]:
 DETECT = _Detect()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Segmentation(ImageResult):
     """The class of each pixel of one image.
 
@@ -156,6 +157,7 @@ class _Segment(Task[Segmentation]):
     result = Segmentation
     file_suffix = ".png"
     can_draw = True
+    score_column = 1
 
     def read_row(self, row: Row) -> Segmentation:
         labels = tuple(map(as_text, row["labels"]))
@@ -192,7 +194,7 @@ class _Segment(Task[Segmentation]):
 SEGMENT = _Segment()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Picture(ImageResult):
     """The picture that the network made of one image.
 
@@ -264,9 +266,12 @@ class _Transform(Task[Picture]):
 
     def lines(self, result: Picture) -> list[str]:
         width, height = _size_of(result.png)
-        return [f"PNG\t{width}x{height}\t{len(result.png)} bytes; --out FILE.png saves it"]
+        return [f"PNG\t{width}x{height}\t{len(result.png)} bytes"]
 
     def file_content(self, result: Picture) -> bytes:
+        return result.png
+
+    def picture(self, result: Picture) -> bytes:
         return result.png
 
 

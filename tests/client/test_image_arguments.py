@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from savedmodel_bakery import Client, Regression
 from savedmodel_bakery.extras import install_command
@@ -36,6 +38,15 @@ def test_several_images_are_a_list_of_results(connect: Connect) -> None:
     assert [OK, OK] == client.regress(image for image in dark)
     assert [OK] == client.regress(dark[:1, ..., :1])
     assert OK == client.regress(dark[0, ..., 0])
+
+
+def test_a_result_shows_the_photo_that_was_passed_as_a_path(connect: Connect, tmp_path: Path) -> None:
+    """The canned model finds boxes in one image only, which Pillow cannot read."""
+    (photo := tmp_path / "photo.png").write_bytes(b"horse")
+    of_path, of_bytes = connect("detector").detect([photo, b"horse"])
+    Image.fromarray(GRADIENT).save(photo)
+    assert "<img" in of_path._repr_html_()
+    assert "<img" not in of_bytes._repr_html_()
 
 
 @pytest.mark.parametrize(
