@@ -14,12 +14,13 @@ from savedmodel_bakery.answers.tasks.keypoints import KEYPOINTS, Keypoints
 from savedmodel_bakery.answers.tasks.labels import MULTILABEL, Classification, Tags
 from savedmodel_bakery.answers.tasks.numbers import EMBED, REGRESS, TENSORS, Embedding, Regression, Tensors
 from savedmodel_bakery.answers.tasks.regions import DETECT, SEGMENT, TRANSFORM, Detections, Picture, Segmentation
-from savedmodel_bakery.client.calls import Call, ModelSpec, Result, VersionStatus, run_flow_async
+from savedmodel_bakery.client.calls import Call, ModelSpec, Result, VersionStatus, first_cause, run_flow_async
 from savedmodel_bakery.client.client import Images
 from savedmodel_bakery.client.credentials import Tls
 from savedmodel_bakery.client.flows import Flow, Flows, Inputs
 from savedmodel_bakery.client.servers import check_timeout, parse_server
 from savedmodel_bakery.defaults import DEFAULT_MODEL
+from savedmodel_bakery.errors import ClientError
 from savedmodel_bakery.wire.examples import Example, ScoredClass
 
 _Self = TypeVar("_Self", bound="BaseAsyncClient")
@@ -200,7 +201,10 @@ class BaseAsyncClient:
         self._loop = self._loop or loop
         if loop is not self._loop:
             raise RuntimeError("the client has been used in another event loop: each loop needs a client of its own")
-        return await run_flow_async(flow, self._transport.send)
+        try:
+            return await run_flow_async(flow, self._transport.send)
+        except ClientError as exc:
+            raise exc.with_traceback(None) from first_cause(exc)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -146,6 +146,17 @@ def run_flow(flow: Generator[Request, Any, Result], send: Callable[[Request], An
         return result
 
 
+def first_cause(error: ClientError) -> BaseException | None:
+    """Return the exception that an error began with, without traceback and causes of its own; None if there is none.
+
+    Libraries raise several in turn, whose tracebacks hide the error.
+    """
+    cause: BaseException = error
+    while following := cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__):
+        cause = following
+    return None if cause is error else cause.with_traceback(None)
+
+
 async def run_flow_async(flow: Generator[Request, Any, Result], send: Callable[[Request], Awaitable[Any]]) -> Result:
     """Do the same as `run_flow` without blocking the event loop."""
     try:

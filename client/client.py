@@ -13,13 +13,14 @@ from savedmodel_bakery.answers.tasks.keypoints import KEYPOINTS, Keypoints
 from savedmodel_bakery.answers.tasks.labels import MULTILABEL, Classification, Tags
 from savedmodel_bakery.answers.tasks.numbers import EMBED, REGRESS, TENSORS, Embedding, Regression, Tensors
 from savedmodel_bakery.answers.tasks.regions import DETECT, SEGMENT, TRANSFORM, Detections, Picture, Segmentation
-from savedmodel_bakery.client.calls import ModelSpec, Result, VersionStatus, run_flow
+from savedmodel_bakery.client.calls import ModelSpec, Result, VersionStatus, first_cause, run_flow
 from savedmodel_bakery.client.credentials import Tls
 from savedmodel_bakery.client.flows import Flow, Flows, Inputs
 from savedmodel_bakery.client.servers import TransportName, check_timeout, parse_server
 from savedmodel_bakery.client.transports import create_transport
 from savedmodel_bakery.client.transports.transport import ModelTransport, Transport
 from savedmodel_bakery.defaults import DEFAULT_MODEL
+from savedmodel_bakery.errors import ClientError
 from savedmodel_bakery.wire.examples import Example, ScoredClass
 
 Images: TypeAlias = list[Any] | tuple[Any, ...] | Iterator[Any]  # of Image; list[Image] would reject list[Path]
@@ -255,7 +256,10 @@ class BaseClient:
 
     def _run(self, flow: Flow[Result]) -> Result:
         self._check_open()
-        return run_flow(flow, self._transport.send)
+        try:
+            return run_flow(flow, self._transport.send)
+        except ClientError as exc:
+            raise exc.with_traceback(None) from first_cause(exc)
 
     def _check_open(self) -> None:
         if self._closed:

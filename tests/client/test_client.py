@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -179,7 +180,15 @@ def test_a_server_that_is_down_is_reported_at_once(connect: Connect, closed_port
             f"cannot connect to 127.0.0.1:{closed_port} over {TITLES[transport]}; is a model server running there?"
         )
         assert expected == str(caught.value)
-        assert caught.value.__cause__ is not None
+        assert_one_cause(caught.value)
+
+
+def assert_one_cause(error: BaseException) -> None:
+    """Check that a traceback has one cause, without frames, and none of the transport's frames."""
+    cause = error.__cause__
+    assert cause is not None
+    assert (None, None, None) == (cause.__cause__, cause.__context__, cause.__traceback__)
+    assert not [frame for frame in traceback.extract_tb(error.__traceback__) if "transports" in frame.filename]
 
 
 def test_calls_of_a_closed_client_are_runtime_errors(connect: Connect) -> None:
