@@ -6,9 +6,11 @@ recipe, labels ───┴─► servable module ─► staged SavedModel ─�
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from html import escape
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +35,7 @@ _SHOWN_LABELS = 3
 _MAX_SHOWN = 40  # characters of each
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BakeResult:
     """A published version.
 
@@ -53,17 +55,29 @@ class BakeResult:
     parity: ParityReport
     evidence: Sequence[Judgement] = ()
 
+    def __repr__(self) -> str:
+        """Return the folder and the verdict of the parity report."""
+        return f"<BakeResult {self.path}: {self.parity!r}>"
+
+    def _repr_html_(self) -> str:
+        """Return the folder, what the evidence says, and the parity report with pictures."""
+        evidence = "".join(
+            f"<pre>{escape(each.to_table())}</pre><p>{escape(each.summary)}</p>" for each in self.evidence
+        )
+        return f"<p><code>{escape(str(self.path))}</code></p>{evidence}{self.parity._repr_html_()}"
+
 
 def bake(
     *,
-    model: str | None = None,
+    model: str | PathLike[str] | Callable[..., Any] | None = None,
+    labels: str | PathLike[str] | Sequence[str] | Mapping[int, str] | None = None,
     out: str | Path = "saved_model",
     name: str | None = None,
     version: int | None = None,
     recipe: Recipe | Mapping[str, Any] | str | Path | None = None,
-    photos: Sequence[str | Path] | None = None,
-    inputs: str | None = None,
-    predictions: str | None = None,
+    photos: str | PathLike[str] | Iterable[str | PathLike[str]] | None = None,
+    inputs: str | PathLike[str] | None = None,
+    predictions: str | PathLike[str] | None = None,
     labelled: str | Path | None = None,
     input_values: str | Path | None = None,
     search_seconds: float = SEARCH_S,
@@ -81,16 +95,19 @@ def bake(
     """Bake a vision model into a SavedModel, validate it and publish it as `<out>/<name>/<version>`.
 
     Args:
-        model: `efficientnet-lite0`, `keras:NAME`, a TF Hub URL, a file, a folder or `package.module:callable`; None
-            takes it from the recipe.
+        model: `efficientnet-lite0`, `keras:NAME`, a TF Hub URL, a file, a folder or `package.module:callable`; or an
+            object, which needs a `name`: a Keras model, a tf.Module, a function that returns one of them, or a function
+            of the network's input, float32 [n, height, width, channels]. None takes it from the recipe.
+        labels: a label set, the path of a file, a list of names or a dict from class id to name; None takes them from
+            the recipe.
         out: the model root.
         name: the name to serve it under; None takes it from the recipe file, or derives it from `model` and then
             rejects a name that another model has.
         version: its number, 0 to 2**63 - 1; None is the next one.
         recipe: a recipe, or the path of a recipe file, or a mapping of field names to values. Mappings and files may
             omit fields that the model determines. Relative paths in a file refer to its folder.
-        photos: files to validate it on; None uses the example photos that come with the package. The first 8 become
-            golden requests in the version.
+        photos: files to validate it on: a folder, or the path of one photo or of several; None uses the example photos
+            that come with the package. The first 8 become golden requests in the version.
         inputs: what the network received in training for some of the photos: an `.npz` file whose keys are their names,
             or `module:function` of a path. Fields of the recipe that are not stated are found from it.
         predictions: what the network answered in training for some of the photos, a `.csv`, `.json` or `.npz` file or
@@ -131,7 +148,12 @@ def bake(
     """
     file_name, known = _read_recipe(recipe)
     name = file_name if name is None else name
-    values = convert_values(known) | convert_values({"model": model})
+    python_model = None if isinstance(model, str | PathLike) else model
+    if python_model is not None:
+        if name is None:
+            raise RecipeError("a model that is an object needs a name to serve it under: pass name=")
+        model = f"{sources.OBJECT}{name}"
+    values = convert_values(known) | convert_values({"model": model, "labels": labels})
     model = values.get("model")
     if model is None:
         raise RecipeError("no model given: pass --model, or state it in the --recipe file")
@@ -139,7 +161,8 @@ def bake(
     publish.check_free(base_path, version)
     if parity_html is not None:
         check_writable(Path(parity_html))
-    sources.find_source(model)  # an unknown model is reported as such, before other problems
+    if python_model is None:
+        sources.find_source(model)  # an unknown model is reported as such, before other problems
     if name is None:
         _check_same_model(base_path, model)
     onnx = None if reference is None else OnnxModel(Path(reference))
@@ -147,7 +170,7 @@ def bake(
     if sources.names_files(values.get("like", "")):  # the version's recipe states what it says
         del values["like"]
     progress(f"loading {model}")
-    network = sources.read_network(values)
+    network = sources.read_network(values, python_model)
     known = {**network.defaults, **network.recipe}
     if network.returns_map and not {"task", "boxes", "source_outputs", "heads"} & {**known, **values}.keys():
         raise RecipeError(
@@ -155,7 +178,7 @@ def bake(
             "segment and --labels for a label per pixel, --task image for a picture, --task keypoints for heat maps of "
             "points, --task embed for a vector, which is the mean of its pixels, or --task tensors for all values"
         )
-    photo_files = [Path(photo) for photo in photos] if photos else resources.example_photos()
+    photo_files = resources.list_photos(photos)
     stated = {**like, **network.recipe, **values}
     others = read_values(network.others, photo_files, None if input_values is None else Path(input_values))
     if network.others:
@@ -163,7 +186,12 @@ def bake(
         if input_values is None:
             progress(f"no --input-values given: {describe_random(network.others)}")
     evidence, shown = judge_all(
-        Sources(inputs, predictions, labelled), stated, network, photo_files, search_seconds, progress=progress
+        Sources(_as_text(inputs), _as_text(predictions), labelled),
+        stated,
+        network,
+        photo_files,
+        search_seconds,
+        progress=progress,
     )
     values = {**shown, **values}
     complete = complete_recipe(known, values, like=like, scaling_layer=network.scaling_layer)
@@ -190,7 +218,7 @@ def bake(
     if complete.optimisation.calibration is not None:
         progress(f"reading photos in {complete.optimisation.calibration}")
         calibration = read_calibration(
-            complete.optimisation.calibration, complete.optimisation.digests, hold_back=not photos
+            complete.optimisation.calibration, complete.optimisation.digests, hold_back=photos is None
         )
     with nullcontext(session) if session else SessionProcess() as session:
         progress("building the servable")
@@ -225,7 +253,7 @@ def bake(
                     else None,
                 )
             if parity_html is not None:
-                write_html_page(Path(parity_html), validation.parity, validation.pictures)
+                write_html_page(Path(parity_html), validation.parity)
             if require_parity:
                 validation.parity.check(advice="; --parity-html shows it, --no-parity publishes it anyway")
             return validation
@@ -268,6 +296,10 @@ def _describe_labels(class_names: ClassNames) -> Iterator[str]:
         if labels:
             first = ", ".join(label[:_MAX_SHOWN] for label in labels[:_SHOWN_LABELS])
             yield f"{f'head {head}: ' if head else ''}{len(labels)} labels: {first}"
+
+
+def _as_text(path: str | PathLike[str] | None) -> str | None:
+    return None if path is None else fspath(path)
 
 
 def _check_same_model(base_path: Path, model: str) -> None:

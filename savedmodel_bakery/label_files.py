@@ -21,6 +21,7 @@ from savedmodel_bakery.files import read_small
 
 Colour = tuple[int, int, int]
 
+_MAX_ID = 2**16 - 1
 _NOT_TEXT = ("Cc", "Cs")  # Unicode's categories of control characters and of surrogates
 
 
@@ -62,16 +63,33 @@ def read_label_file(path: str | Path) -> tuple[Label, ...]:
         entries = parse(text)
     except (csv.Error, KeyError, RecursionError, TypeError, ValueError, text_format.ParseError) as error:
         raise LabelFileError(f"{path} is not a label file ({error}): must contain {expected}") from error
-    labels = sorted((_label(path, entry) for entry in entries), key=lambda label: label.id)
+    return _check(repr(str(path)), entries)
+
+
+def check_names(names: object) -> tuple[Label, ...]:
+    """Return labels, ordered by id, from a list of their names or a dict from id to name; an empty name is none.
+
+    Raises LabelFileError.
+    """
+    try:
+        return _check("of the list", [entry for entry in _entries(names) if entry["name"] != ""])
+    except TypeError as error:
+        raise LabelFileError(f"labels must be a list of names, or a dict from id to name: {error}") from error
+
+
+def _check(title: str, entries: Iterable[Mapping[str, Any]]) -> tuple[Label, ...]:
+    labels = sorted((_label(title, entry) for entry in entries), key=lambda label: label.id)
     if not labels:
-        raise LabelFileError(f"labels {str(path)!r} are empty: at least one name is required")
+        raise LabelFileError(f"labels {title} are empty: at least one name is required")
+    if labels[-1].id > _MAX_ID:
+        raise LabelFileError(f"labels {title} have the class id {labels[-1].id}: the highest allowed is {_MAX_ID}")
     different = len({label.id for label in labels})
     if different != len(labels):
-        raise LabelFileError(f"{path} has {len(labels)} entries but only {different} different class ids")
+        raise LabelFileError(f"labels {title} have {len(labels)} entries but only {different} different class ids")
     return tuple(labels)
 
 
-def _label(path: Path, entry: Mapping[str, Any]) -> Label:
+def _label(title: str, entry: Mapping[str, Any]) -> Label:
     """Check an entry of a file: a mapping with `id`, `name`, `display_name` and `colour`, or some of them."""
     name, colour = entry.get("display_name") or entry.get("name"), entry.get("colour")
     try:
@@ -79,22 +97,20 @@ def _label(path: Path, entry: Mapping[str, Any]) -> Label:
     except ValueError:
         label_id = -1
     if label_id < 0:
-        raise LabelFileError(f"{path} has the id {entry.get('id')!r}: must be a whole number, 0 or more")
+        raise LabelFileError(f"labels {title} have the id {entry.get('id')!r}: must be a whole number, 0 or more")
     name = name.strip() if isinstance(name, str) else name
     if not isinstance(name, str) or any(unicodedata.category(character) in _NOT_TEXT for character in name):
         raise LabelFileError(
-            f"{path} has the name {name!r} for class id {label_id}: must be text without control characters"
+            f"labels {title} have the name {name!r} for class id {label_id}: must be text without control characters"
         )
     if not name:
-        raise LabelFileError(
-            f"labels {str(path)!r} have a blank name for class id {label_id}: remove it, or name the class"
-        )
-    return Label(name, label_id, _parse_colour(path, colour) if colour else None)
+        raise LabelFileError(f"labels {title} have a blank name for class id {label_id}: remove it, or name the class")
+    return Label(name, label_id, _parse_colour(title, colour) if colour else None)
 
 
-def _parse_colour(path: Path, colour: object) -> Colour:
+def _parse_colour(title: str, colour: object) -> Colour:
     if not isinstance(colour, str) or not re.fullmatch("#[0-9a-fA-F]{6}", colour):
-        raise LabelFileError(f"{path} has the colour {colour!r}: must be #rrggbb, such as #ff8000")
+        raise LabelFileError(f"labels {title} have the colour {colour!r}: must be #rrggbb, such as #ff8000")
     red, green, blue = bytes.fromhex(colour[1:])
     return red, green, blue
 
@@ -119,15 +135,19 @@ def _parse_csv(text: str) -> Iterable[Mapping[str, Any]]:
 
 def _parse_json(text: str) -> Iterable[Mapping[str, Any]]:
     content = json.loads(text)
-    if isinstance(content, dict):
-        if content and all(type(value) is int for value in content.values()):
-            return [{"id": value, "name": key} for key, value in content.items()]
-        return [{"id": key, "name": _without_wordnet_id(value)} for key, value in content.items()]
-    if not isinstance(content, list):
-        raise TypeError(f"it contains a {type(content).__name__}")
-    if content and isinstance(content[0], dict):
+    if isinstance(content, list) and content and isinstance(content[0], dict):
         return [{**entry, "id": entry["id"]} for entry in content]
-    return [{"id": number, "name": name} for number, name in enumerate(content)]
+    return _entries(content)
+
+
+def _entries(names: object) -> list[Mapping[str, Any]]:
+    if isinstance(names, Mapping):
+        if names and all(type(value) is int for value in names.values()):
+            return [{"id": value, "name": key} for key, value in names.items()]
+        return [{"id": key, "name": _without_wordnet_id(value)} for key, value in names.items()]
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise TypeError(f"it contains a {type(names).__name__}")
+    return [{"id": number, "name": name} for number, name in enumerate(names)]
 
 
 def _without_wordnet_id(name: object) -> object:

@@ -133,7 +133,7 @@ class Progress:
     """Shows the number of photos done, also by an earlier run, and in total, the rate and the remaining time."""
 
     def __init__(self, files: Iterable[Path], *, all_files: bool, done: int) -> None:
-        from tqdm import tqdm
+        from tqdm.auto import tqdm  # bars in notebooks too
 
         interval_s = 0.1 if sys.stderr.isatty() else 30.0  # a log grows with each update
         self._bar: Any = tqdm(

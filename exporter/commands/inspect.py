@@ -226,7 +226,7 @@ def parity(
 
         if parity_html:
             check_writable(parity_html)
-        report, pictures = compare_with_source(
+        report = compare_with_source(
             saved_model,
             recipe,
             photos or example_photos(),
@@ -247,7 +247,7 @@ def parity(
             ],
         )
         if parity_html:
-            write_html_page(parity_html, report, pictures)
+            write_html_page(parity_html, report)
     click.echo(json.dumps(report.to_json()) if as_json else report.to_table())
     for shown in report.evidence:
         click.echo(f"the recipe {shown['summary']}", err=as_json)

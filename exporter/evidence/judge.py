@@ -21,7 +21,7 @@ _TELLING = ("found", "likely")
 _FOLLOWING = ("outputs", "task")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Judgement:
     """What evidence says of a recipe.
 
@@ -42,6 +42,10 @@ class Judgement:
     agreement: str
     values: Mapping[str, Any]
     remarks: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        """Return the agreement."""
+        return f"<Judgement: the recipe {self.summary}>"
 
     @property
     def summary(self) -> str:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from html import escape
+from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
@@ -78,10 +80,11 @@ _NEEDED: dict[str | None, tuple[str, ...]] = {
     "segment": ("labels",),
     "detect": ("labels", "outputs", "boxes", "box_unit"),
 }
+_SHOWN_LENGTH = 40
 _MODEL_NAME = Field("name", None, Text(), "Name to serve the model under.")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Recipe:
     """A complete recipe; docs/reference/recipe.md lists its fields.
 
@@ -183,6 +186,40 @@ class Recipe:
             for part, group in GROUPS.items()
         }
         return cls(**parts)
+
+    @classmethod
+    def from_toml(cls, path: str | PathLike[str]) -> Recipe:
+        """Read a complete recipe from a file, such as the `assets.extra/recipe.toml` of a version.
+
+        Relative paths in the file refer to its folder, or in a version to the working directory.
+
+        Raises:
+            RecipeError: the file can't be read, or a value is missing or not allowed.
+        """
+        return cls.from_values(read_recipe_file(Path(path)).values)
+
+    def with_(self, **changes: Any) -> Recipe:
+        """Return this recipe with other values of some fields, by name; None is the default of a field.
+
+        Example:
+            >>> recipe = Recipe.from_toml("flowers.toml")
+            >>> recipe.with_(scale="-1..1").preprocessing.scale
+            '-1..1'
+
+        Raises:
+            RecipeError: a name is unknown, or a value is not allowed.
+        """
+        return Recipe.from_values({**self.to_values(), **changes})
+
+    def __repr__(self) -> str:
+        """Return the values that are not the defaults."""
+        stated = {
+            name: value for name, value in self.to_values().items() if value not in (None, self.FIELDS[name].default)
+        }
+        return f"<Recipe: {', '.join(f'{name}={_shortened(value)}' for name, value in stated.items())}>"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(self.to_toml())}</pre>"
 
     def to_values(self) -> dict[str, Any]:
         """Return the values of all fields by name; the inverse of `from_values`."""
@@ -299,6 +336,11 @@ def _missing_values(values: Mapping[str, Any]) -> tuple[list[str], bool]:
     if task == "detect" and values.get("boxes") == OBJECT_DETECTION_API:
         needed = ("labels",)
     return [name for name in needed if name not in values], "task" in values or "labels" in values
+
+
+def _shortened(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN_LENGTH else f"{text[: _SHOWN_LENGTH - 1]}…"
 
 
 def _listed(names: Iterable[str], conjunction: str = "and") -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -38,7 +38,11 @@ class PathOrName(Text):
         self._names = names
         self._path_prefixes = path_prefixes
 
-    def resolve(self, value: str, folder: Path) -> str:
+    def parse(self, value: object) -> Any:
+        """See `Text.parse`."""
+        return super().parse(os.fspath(value) if isinstance(value, os.PathLike) else value)
+
+    def resolve(self, value: Any, folder: Path) -> Any:
         """Return a name, or a path that refers to `folder` relative to the working directory."""
         prefix = next((prefix for prefix in self._path_prefixes if value.startswith(prefix)), "")
         path = value.removeprefix(prefix)
@@ -50,9 +54,33 @@ class PathOrName(Text):
 class PathsOrNames(PathOrName):
     """Values of a field: one or several of `PathOrName`, separated by commas."""
 
-    def resolve(self, value: str, folder: Path) -> str:
+    def resolve(self, value: Any, folder: Path) -> Any:
         """See `PathOrName.resolve`."""
         return ",".join(super(PathsOrNames, self).resolve(part.strip(), folder) for part in value.split(","))
+
+
+class LabelNames(PathOrName):
+    """Values of a field: the name of a label set, the path of a label file, or the names themselves, a tuple by id."""
+
+    must_be = "a label set, the path of a file, a list of names or a dict from id to name"
+
+    def parse(self, value: object) -> Any:
+        """See `Text.parse`. An id without a name has an empty one. Raises RecipeError for invalid names."""
+        if isinstance(value, str | os.PathLike):
+            return super().parse(value)
+        if not isinstance(value, Iterable):
+            raise ValueError
+        from savedmodel_bakery.label_files import LabelFileError, check_names  # imports protobuf
+
+        try:
+            names = {label.id: label.name for label in check_names(value)}
+        except LabelFileError as error:
+            raise RecipeError(str(error)) from error
+        return tuple(names.get(number, "") for number in range(max(names) + 1))
+
+    def resolve(self, value: Any, folder: Path) -> Any:
+        """See `PathOrName.resolve`."""
+        return super().resolve(value, folder) if isinstance(value, str) else value
 
 
 class Parsed(Text):

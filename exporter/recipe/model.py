@@ -11,6 +11,7 @@ from savedmodel_bakery.exporter.recipe.fields import (
     REQUIRED,
     Choice,
     FieldGroup,
+    LabelNames,
     Parsed,
     PathOrName,
     Switch,
@@ -197,9 +198,10 @@ class Answers(FieldGroup):
         when_unset="inferred: with one output binary, or without labels regress; otherwise multilabel after a "
         "sigmoid, else classify; detect if the outputs have the names of boxes and scores",
     )
-    labels: str | None = recipe_field(
-        PathOrName("imagenet|imagenet1001"),
-        "A label set that comes with the exporter (imagenet, imagenet1001) or a .txt, .json, .csv or .pbtxt file.",
+    labels: str | tuple[str, ...] | None = recipe_field(
+        LabelNames("imagenet|imagenet1001"),
+        "A label set that comes with the exporter (imagenet, imagenet1001) or a .txt, .json, .csv or .pbtxt file; in a "
+        "recipe file also a list of the names.",
         metavar="SET|FILE",
         when_unset="required for tasks with labels",
         tasks=LABELLED_TASKS,
@@ -272,6 +274,11 @@ class Answers(FieldGroup):
         when_unset="none",
         tasks=("regress",),
     )
+
+    @property
+    def labels_title(self) -> str:
+        """What messages call the labels, the subject of a sentence in the plural."""
+        return f"labels {self.labels!r}" if isinstance(self.labels, str) else "the labels"
 
 
 @dataclass(frozen=True, kw_only=True)

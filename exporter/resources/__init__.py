@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from os import PathLike
 from pathlib import Path
 
 from savedmodel_bakery.errors import LabelError, ParityError
 
 _PHOTO_SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp")
-_MAX_ID = 2**16 - 1
 
 _ROOM = Path(__file__).resolve().parent  # resolved, because savedmodel_bakery/exporter is a link in a clone
 
@@ -36,31 +37,50 @@ def known_sets() -> list[str]:
     return sorted(path.stem for path in folder("labels").glob("*.json"))
 
 
-def read_class_names(name_or_path: str | None) -> list[str]:
-    """Read the names of labels from a set or a file, in the order of their ids; an id without a label has an empty one.
+def list_photos(photos: str | PathLike[str] | Iterable[str | PathLike[str]] | None) -> list[Path]:
+    """Return the files of photos: those of a folder, one file, several; None is for the photos that come with it.
 
-    None is for a task without labels, which has no names.
+    Raises:
+        ParityError: there are none, or they are not paths.
     """
-    if name_or_path is None:
+    if photos is None:
+        return example_photos()
+    if isinstance(photos, str | PathLike):
+        return photos_in(Path(photos)) if Path(photos).is_dir() else [Path(photos)]
+    files = list(photos)
+    if not files:
+        raise ParityError("photos are empty: pass a folder, the path of a photo or several, or None for example photos")
+    for file in files:
+        if not isinstance(file, str | PathLike):
+            raise ParityError(f"photos have a {type(file).__name__}: must be paths")
+    return list(map(Path, files))
+
+
+def read_class_names(labels: str | Sequence[str] | None) -> list[str]:
+    """Return the names of labels of a set or a file, in the order of their ids; an id without a label has an empty one.
+
+    `labels` may be these names already. None is for a task without labels, which has no names.
+    """
+    if labels is None:
         return []
+    if not isinstance(labels, str):
+        return list(labels)
     # Imports protobuf, which the help of commands must not.
     from savedmodel_bakery.label_files import LabelFileError, read_label_file
 
-    path = Path(name_or_path)
-    if name_or_path in known_sets():
-        path = folder("labels") / f"{name_or_path}.json"
+    path = Path(labels)
+    if labels in known_sets():
+        path = folder("labels") / f"{labels}.json"
     try:
-        labels = read_label_file(path)
+        read = read_label_file(path)
     except LabelFileError as error:
         raise LabelError(str(error)) from error
     except (OSError, ValueError) as error:  # ValueError for a NUL character
         reason = error.strerror if isinstance(error, OSError) else error
         raise LabelError(
-            f"cannot read labels {name_or_path!r} ({reason}): must be {', '.join(known_sets())} or the path of a file"
+            f"cannot read labels {labels!r} ({reason}): must be {', '.join(known_sets())} or the path of a file"
         ) from error
-    if labels[-1].id > _MAX_ID:
-        raise LabelError(f"labels {name_or_path!r} have the class id {labels[-1].id}: the highest allowed is {_MAX_ID}")
-    names = [""] * (labels[-1].id + 1)
-    for label in labels:
+    names = [""] * (read[-1].id + 1)
+    for label in read:
         names[label.id] = label.name
     return names

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -82,22 +83,28 @@ _OPTIONS = (
 )
 
 
-def read_network(values: Mapping[str, Any]) -> Network:
-    """Load the network of a recipe, given the values of its fields by name."""
+OBJECT = "object:"
+"""Begins the name of a model that is an object in Python."""
+
+
+def read_network(values: Mapping[str, Any], network: Callable[..., Any] | None = None) -> Network:
+    """Load the network of a recipe, given the values of its fields by name; or take it from an object in Python."""
     model = values["model"]
-    source = find_source(model)
+    read = find_source(model).read if network is None else partial(user_model.read_object, network=network)
     options = {name: values[name] for name in _OPTIONS if values.get(name) is not None}
-    supported = inspect.signature(source.read).parameters
+    supported = inspect.signature(read).parameters
     unsupported = [Recipe.FIELDS[name].option for name in options if name not in supported]
     if unsupported:
         raise SourceError(f"{', '.join(unsupported)} cannot be used with model {model}")
     if "task" in supported:
         options["task"] = values.get("task")
-    return source.read(model, **options)
+    return read(model, **options)
 
 
 def find_source(model: str) -> Source:
     """Return the source whose form `model` has."""
+    if model.startswith(OBJECT):
+        raise SourceError(f"{model} was an object in Python: pass it to bake(model=…) again")
     for source in _SOURCES:
         if source.matches(model):
             return source

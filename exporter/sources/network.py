@@ -63,7 +63,7 @@ def from_keras_model(model: Any, name: str, layer: str | None = None, source_inp
     import keras
 
     if not isinstance(model, keras.Model):
-        raise SourceError(f"{name} returned a {type(model).__name__}: must be a Keras model or a callable tf.Module")
+        raise SourceError(f"{name} is a {type(model).__name__}: must be a Keras model or a callable tf.Module")
     if not model.built:
         raise SourceError(f"the Keras model of {name} has no input shape yet: build it or call it once")
     if layer is not None:

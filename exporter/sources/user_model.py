@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import re
 import sys
@@ -126,20 +127,51 @@ def _keras_version(path: Path) -> str:
 
 def read_function(model: str, *, source_input: str | None = None, layer: str | None = None) -> Network:
     """Import the module, also from the working directory, and call the callable without arguments."""
-    function = import_callable(model)
+    return _from_object(_call(import_callable(model), model), model, layer, source_input)
+
+
+def read_object(
+    model: str, network: Callable[..., Any], *, source_input: str | None = None, layer: str | None = None
+) -> Network:
+    """Return the network of an object: a Keras model, a tf.Module, or a function; `model` is its name.
+
+    A function has either no parameters and returns a Keras model or a tf.Module, or one, the normalised images, and
+    returns what a network does.
+    """
+    import keras
+    import tensorflow as tf
+
+    if isinstance(network, keras.Model | tf.Module) or not callable(network):
+        return _from_object(network, model, layer, source_input)
     try:
-        network = function()
+        parameters = [*inspect.signature(network).parameters.values()]
+    except (TypeError, ValueError):  # a function of an extension module
+        parameters = []
+    if not [each for each in parameters if each.default is each.empty and each.kind <= each.POSITIONAL_OR_KEYWORD]:
+        return _from_object(_call(network, model), model, layer, source_input)
+    for option, value in (("--layer", layer), ("--source-input", source_input)):
+        if value is not None:
+            raise SourceError(f"{option} cannot be used with {model}: it is a function, not a Keras model")
+    return Network(network)
+
+
+def _call(function: Callable[..., Any], name: str) -> Any:
+    try:
+        return function()
     except Exception as error:  # user code can raise anything
-        raise SourceError(f"{model} failed with {type(error).__name__}: {error}") from error
+        raise SourceError(f"{name} failed with {type(error).__name__}: {error}") from error
+
+
+def _from_object(network: Any, name: str, layer: str | None, source_input: str | None) -> Network:
     import tensorflow as tf
 
     # With some backends a Keras model is a tf.Module too.
     if isinstance(network, tf.Module) and callable(network) and not hasattr(network, "input_shape"):
         for option, value in (("--layer", layer), ("--source-input", source_input)):
             if value is not None:
-                raise SourceError(f"{option} cannot be used with {model}: it returns a tf.Module, not a Keras model")
+                raise SourceError(f"{option} cannot be used with {name}: it is a tf.Module, not a Keras model")
         return Network(network)
-    return replace(from_keras_model(network, model, layer, source_input), application=find_application(network))
+    return replace(from_keras_model(network, name, layer, source_input), application=find_application(network))
 
 
 def import_callable(name: str) -> Callable[..., Any]:

@@ -100,7 +100,7 @@ def choose_task(
     if name == "multilabel":
         twice = next((label for number, label in enumerate(class_names) if label in class_names[:number]), None)
         if twice is not None:
-            raise LabelError(f"labels {answers.labels!r} have {twice!r} twice: task multilabel needs different names")
+            raise LabelError(f"{answers.labels_title} have {twice!r} twice: task multilabel needs different names")
         return Multilabel(tuple(class_names), answers.outputs, answers.top_k, _thresholds(answers, units))
     return Classify(tuple(class_names), answers.outputs, answers.top_k)
 
@@ -192,7 +192,7 @@ def _segment(recipe: Recipe, shape: Shape, class_names: Sequence[str]) -> Segmen
     assert answers.labels
     if len(class_names) > _MAX_MAP_CLASSES:
         raise LabelError(
-            f"labels {answers.labels!r} have {len(class_names)} ids; a map of 8 bits has at most {_MAX_MAP_CLASSES}"
+            f"{answers.labels_title} have {len(class_names)} ids; a map of 8 bits has at most {_MAX_MAP_CLASSES}"
         )
     if answers.threshold is not None and shape[-1] != 1:
         raise RecipeError(
@@ -276,20 +276,20 @@ def _check_labels(class_names: Sequence[str], answers: Answers, count: int, *, d
     if "" in class_names:
         named = len(class_names) - class_names.count("")
         raise LabelError(
-            f"{answers.labels} has {named} names but none for class id {class_names.index('')}: ids must count from 0 "
-            "without gaps"
+            f"{answers.labels_title} have {named} names but none for class id {class_names.index('')}: ids must count "
+            "from 0 without gaps"
         )
     if len(class_names) == count:
         return
     if decider:
         raise LabelError(
-            f"the network has {decider}, which decides between two labels, but labels {answers.labels!r} have "
+            f"the network has {decider}, which decides between two labels, but {answers.labels_title} have "
             f"{len(class_names)}"
         )
     hint = ""
     if len(class_names) == count - 1:
         hint = "; a network with one more class than labels usually has a background class at id 0"
-    raise LabelError(f"the network has {count} classes, but labels {answers.labels!r} have {len(class_names)}{hint}")
+    raise LabelError(f"the network has {count} classes, but {answers.labels_title} have {len(class_names)}{hint}")
 
 
 def _thresholds(answers: Answers, count: int) -> tuple[float, ...]:

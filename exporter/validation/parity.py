@@ -94,14 +94,14 @@ class ParityCheck:
         self._is_int8 = recipe.optimisation.is_int8  # then `Int8Check` compares the answers
         self._pixel_limit = _PIXEL_LIMITS[recipe.preprocessing.decode]
         self._photos: list[PhotoParity] = []
-        self.pictures: list[PhotoPictures] = []  # of the photos that are farthest from the reference, worst first
+        self._pictures: list[PhotoPictures] = []  # of the photos that are farthest from the reference, worst first
 
     def add(self, responses: Sequence[PhotoResponse]) -> None:
         """Compare responses to photos."""
         compared = [self._compare(response) for response in responses]
         self._photos += (pictures.parity for pictures in compared)
-        self.pictures = heapq.nlargest(
-            _MAX_PICTURES, [*self.pictures, *compared], key=lambda pictures: pictures.parity.distance()
+        self._pictures = heapq.nlargest(
+            _MAX_PICTURES, [*self._pictures, *compared], key=lambda pictures: pictures.parity.distance()
         )
 
     def report(self, int8: Int8Agreement | None = None, evidence: Sequence[Mapping[str, Any]] = ()) -> ParityReport:
@@ -117,6 +117,7 @@ class ParityCheck:
             int8,
             [*self._doubts, *([alike] if self._answers_alike else [])],
             evidence,
+            self._pictures,
         )
 
     def _compare_with_first(self, pixels: np.ndarray, result: NetworkResult) -> None:

@@ -7,6 +7,7 @@ import dataclasses
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from savedmodel_bakery.exporter.tasks.task import Doubt, Tolerance
 from savedmodel_bakery.exporter.validation.int8_agreement import Int8Agreement
 
 _GAIN = 16
+_FRAME_HEIGHT, _FRAME_PHOTOS = "30em", 10
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class PhotoPictures:
     reference: np.ndarray  # what it receives from the reference pipeline
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ParityReport:
     """How a baked graph compares with the reference pipeline of its source.
 
@@ -80,6 +82,7 @@ class ParityReport:
             their pixels are.
         doubts: what is implausible about the recipe or the network, each in a line with the likely fix.
         evidence: what training shows of the recipe, one entry per kind; see `evidence.judge.Judgement.to_json`.
+        pictures: of the photos that are farthest from the reference, worst first, for the HTML page.
     """
 
     model: str
@@ -91,6 +94,20 @@ class ParityReport:
     int8: Int8Agreement | None = None
     doubts: Sequence[str] = ()
     evidence: Sequence[Mapping[str, Any]] = ()
+    pictures: Sequence[PhotoPictures] = dataclasses.field(default=(), compare=False)
+
+    def __repr__(self) -> str:
+        """Return the verdict and the worst photo."""
+        verdict = "within" if self.is_within else "beyond"
+        worst = self.worst
+        difference = worst.error or f"{self.measure} {worst.difference:.2g}"
+        photos = "1 photo" if len(self.photos) == 1 else f"{len(self.photos)} photos"
+        return f"<ParityReport: {verdict} tolerance on {photos}; farthest {worst.photo}: {difference}>"
+
+    def _repr_html_(self) -> str:
+        """Return the HTML page, in a frame, so that its styles have no effect on the rest of a notebook."""
+        page = escape(_html_page(self, self.pictures[:_FRAME_PHOTOS]))
+        return f'<iframe srcdoc="{page}" style="width:100%;height:{_FRAME_HEIGHT};border:0"></iframe>'
 
     @property
     def is_within(self) -> bool:
@@ -209,20 +226,24 @@ def _row(photo: PhotoParity) -> tuple[str, ...]:
     )
 
 
-def write_html_page(path: Path, report: ParityReport, pictures: Sequence[PhotoPictures]) -> None:
+def write_html_page(path: Path, report: ParityReport) -> None:
     """Write the report as one HTML page that needs no other file, with the pictures of some of the photos.
 
     Raises:
         ParityError: the file can't be written.
     """
-    template = resources.files("savedmodel_bakery.exporter.validation").joinpath("report.html").read_text("utf-8")
-    rows = [(photo.parity, _data_uris(photo)) for photo in pictures]
-    html = Environment(autoescape=True, trim_blocks=True).from_string(template)
-    encoded = html.render(report=report, rows=rows, gain=_GAIN).encode("utf-8", "replace")
     try:
-        path.write_bytes(encoded)
+        path.write_bytes(_html_page(report, report.pictures).encode("utf-8", "replace"))
     except OSError as error:
         raise ParityError(f"cannot write the report to {path}: {error.strerror}") from error
+
+
+def _html_page(report: ParityReport, pictures: Sequence[PhotoPictures]) -> str:
+    template = resources.files("savedmodel_bakery.exporter.validation").joinpath("report.html").read_text("utf-8")
+    rows = [(photo.parity, _data_uris(photo)) for photo in pictures]
+    page = Environment(autoescape=True, trim_blocks=True).from_string(template)
+    html: str = page.render(report=report, rows=rows, gain=_GAIN)
+    return html
 
 
 def check_writable(path: Path) -> None:

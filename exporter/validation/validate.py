@@ -29,7 +29,7 @@ from savedmodel_bakery.exporter.validation.goldens import (
 from savedmodel_bakery.exporter.validation.int8_agreement import Int8Check, check_min_agreement
 from savedmodel_bakery.exporter.validation.other_values import NOTHING, OtherValues, read_values
 from savedmodel_bakery.exporter.validation.parity import ParityCheck
-from savedmodel_bakery.exporter.validation.report import ParityReport, PhotoPictures
+from savedmodel_bakery.exporter.validation.report import ParityReport
 from savedmodel_bakery.exporter.validation.session import (
     PREPROCESS,
     PhotoResponse,
@@ -58,7 +58,6 @@ class Validation(NamedTuple):
     agreement: Agreement | None  # with the network on the same pixels; None for precision int8, see the parity report
     onnx_agreement: Agreement | None  # with the ONNX model that the network was converted from, if there is one
     parity: ParityReport
-    pictures: Sequence[PhotoPictures]  # of the photos that are farthest from the reference, worst first
 
 
 def validate_and_record(
@@ -122,7 +121,7 @@ def validate_and_record(
     report = check.report(None if int8_check is None else int8_check.agreement(), evidence)
     with publish.writing(version):
         (version / publish.PARITY_FILE).write_text(json.dumps(report.to_json(), indent=2) + "\n")
-    return Validation(None if int8 else agreement, None if onnx is None else onnx_agreement, report, check.pictures)
+    return Validation(None if int8 else agreement, None if onnx is None else onnx_agreement, report)
 
 
 def _check_onnx(responses: Sequence[PhotoResponse], onnx: Original, recipe: Recipe, task: Task) -> Agreement:
@@ -173,14 +172,14 @@ def compare_with_source(
     min_agreement: float | None = None,
     input_values: Path | None = None,
     judge: Callable[[Network], Sequence[Mapping[str, Any]]] = lambda _: (),
-) -> tuple[ParityReport, Sequence[PhotoPictures]]:
+) -> ParityReport:
     """Compare a published version with the reference pipeline of its source, which must still exist.
 
     `judge` compares the recipe with what training shows, given the network. `input_values` is the file with values of
     other inputs; see `other_values`.
 
     The recipe is the one that it was baked with; model, labels and weights may have been moved since. Returns the
-    report on all photos, and the pictures of those that are farthest from the reference, worst first.
+    report on all photos.
     """
     share = check_min_agreement(min_agreement, recipe)
     class_names = read_class_names(recipe)
@@ -204,4 +203,4 @@ def compare_with_source(
             check.add(responses)
             if int8_check is not None:
                 int8_check.add(responses)
-    return check.report(None if int8_check is None else int8_check.agreement(), evidence), check.pictures
+    return check.report(None if int8_check is None else int8_check.agreement(), evidence)

@@ -18,9 +18,9 @@ import pytest
 import tiny_models
 from tiny_models import OPTIONS, RECIPE, TIMEOUT_S, Run
 
-from savedmodel_bakery import bake
+from savedmodel_bakery import Recipe, bake
 from savedmodel_bakery.errors import PublishError, RecipeError
-from savedmodel_bakery.exporter import publish
+from savedmodel_bakery.exporter import publish, resources
 
 # Each run waits for another process, so the runs of this file start together, two at a time.
 WORKERS = 2
@@ -215,11 +215,19 @@ class TestFromPython:
 
     def test_it_returns_the_path_the_recipe_and_the_reports(self, here: Path) -> None:
         steps: list[str] = []
-        result = bake(model="tiny:build", out=here / "models", recipe=RECIPE, progress=steps.append)
+        photos = map(str, resources.example_photos()[:2])
+        result = bake(
+            model="tiny:build", labels=["red", "green", "blue"], out=here / "models", recipe=RECIPE, photos=photos,
+            progress=steps.append,
+        )  # fmt: skip
         assert here / "models" / "build" / "1" == result.path
-        assert ("rgb.txt", (8, 8)) == (result.recipe.answers.labels, result.recipe.preprocessing.size)
-        assert 3 == result.agreement.photos == len(result.parity.photos)
+        recipe = result.recipe
+        assert (("red", "green", "blue"), (8, 8)) == (recipe.answers.labels, recipe.preprocessing.size)
+        assert recipe == Recipe.from_toml(result.path / publish.RECIPE_FILE)
+        assert 2 == result.agreement.photos == len(result.parity.photos)
         assert result.parity.is_within
+        assert repr(result).startswith(f"<BakeResult {result.path}: <ParityReport: within tolerance on 2 photos; ")
+        assert 2 * 4 == result._repr_html_().count("src=&quot;data:image/")
         assert [
             "loading tiny:build",
             "3 labels: red, green, blue",
@@ -230,6 +238,10 @@ class TestFromPython:
         # A default name must not take over another model's.
         with pytest.raises(PublishError, match="build already serves tiny:build; choose another name for other:build"):
             bake(model="other:build", out=here / "models", recipe=RECIPE)
+
+    def test_a_model_that_is_an_object_needs_a_name(self) -> None:
+        with pytest.raises(RecipeError, match="a model that is an object needs a name to serve it under: pass name="):
+            bake(model=print)
 
     def test_a_model_is_required(self) -> None:
         with pytest.raises(RecipeError, match="no model given: pass --model, or state it in the --recipe file"):

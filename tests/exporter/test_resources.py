@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from savedmodel_bakery.errors import LabelError
+from savedmodel_bakery.errors import LabelError, ParityError
 from savedmodel_bakery.exporter import resources
 
 
@@ -32,7 +33,7 @@ def test_names_that_are_not_text_are_rejected_with_the_path(tmp_path: Path) -> N
     path.write_text("[1]")
     with pytest.raises(LabelError) as rejected:
         resources.read_class_names(str(path))
-    assert "has the name 1 for class id 0: must be text" in str(rejected.value)
+    assert "have the name 1 for class id 0: must be text" in str(rejected.value)
     assert str(path) in str(rejected.value)
 
 
@@ -57,3 +58,22 @@ def test_an_unreadable_file_is_rejected_with_the_included_sets(name: str) -> Non
         resources.read_class_names(name)
     assert f"cannot read labels {name!r}" in str(rejected.value)
     assert "must be imagenet, imagenet1001 or the path of a file" in str(rejected.value)
+
+
+def test_photos_are_a_folder_a_path_or_several(tmp_path: Path) -> None:
+    files = [tmp_path / "a.jpg", tmp_path / "b.png"]
+    for file in files:
+        file.touch()
+    for photos in (tmp_path, str(tmp_path), files, [str(file) for file in files], sorted(tmp_path.glob("*"))):
+        assert files == resources.list_photos(photos)
+    assert files[:1] == resources.list_photos(str(files[0])) == resources.list_photos(files[0])
+    assert resources.example_photos() == resources.list_photos(None)
+
+
+@pytest.mark.parametrize(
+    ("photos", "message"),
+    [([], "photos are empty: pass a folder"), (iter(()), "photos are empty"), ([b"a"], "photos have a bytes: must be")],
+)
+def test_other_photos_are_rejected(photos: Any, message: str) -> None:
+    with pytest.raises(ParityError, match=message):
+        resources.list_photos(photos)

@@ -45,7 +45,12 @@ REJECTED = {
     "top_k 0": ("top_k", 0, "invalid top_k 0: must be a whole number from 1"),
     "fractional top_k": ("top_k", 2.0, "invalid top_k 2.0: must be a whole number from 1"),
     "top_k true": ("top_k", True, "invalid top_k True: must be a whole number from 1"),
-    "labels as a number": ("labels", 5, "invalid labels 5: must be text"),
+    "labels without names": ("labels", [], "labels of the list are empty: at least one name is required"),
+    "labels with a number": ("labels", ["cat", 7], "labels of the list have the name 7 for class id 1: must be text"),
+    "labels with a blank": ("labels", ["cat", " "], "labels of the list have a blank name for class id 1"),
+    "labels with a wrong id": ("labels", {"one": "cat"}, "labels of the list have the id 'one': must be a whole"),
+    "labels beyond 16 bits": ("labels", {2**16: "cat"}, "labels of the list have the class id 65536: the highest"),
+    "labels as a number": ("labels", 5, "invalid labels 5: must be a label set, the path"),
     **{
         f"crop {value}": (
             "crop",
@@ -315,3 +320,38 @@ def test_each_part_of_like_refers_to_the_folder_of_the_file(tmp_path: Path, monk
     file.write_text('like = "load_img, keras-hub:preset, config.json"\n')
     monkeypatch.chdir(tmp_path)
     assert "load_img,keras-hub:recipes/preset,recipes/config.json" == read_recipe_file(file).values["like"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "stored"),
+    [
+        (Path("flowers.txt"), "flowers.txt"),
+        (["cat", "dog"], ("cat", "dog")),
+        ({0: "cat", 2: "dog"}, ("cat", "", "dog")),
+        ((name for name in ("cat", "dog")), ("cat", "dog")),
+    ],
+    ids=["path", "list", "dict with a gap", "generator"],
+)
+def test_labels_may_be_a_path_or_the_names(labels: object, stored: object, tmp_path: Path) -> None:
+    """A file of the recipe has the names too."""
+    recipe = Recipe.from_values({**KNOWN, "model": "flowers.keras", "labels": labels})
+    assert stored == recipe.answers.labels
+    (folder := tmp_path / "assets.extra").mkdir()
+    (folder / "recipe.toml").write_text(recipe.to_toml())
+    assert recipe == Recipe.from_toml(folder / "recipe.toml")
+
+
+def test_a_recipe_with_other_values() -> None:
+    recipe = Recipe.from_values({**KNOWN, "model": "flowers.keras", "top_k": 3})
+    changed = recipe.with_(scale="0..1", top_k=None)
+    assert ("0..1", 5, "7/8") == (changed.preprocessing.scale, changed.answers.top_k, changed.preprocessing.crop)
+    with pytest.raises(RecipeError, match="unknown recipe field scaling"):
+        recipe.with_(scaling="0..1")
+
+
+def test_a_recipe_is_shown_by_what_is_not_the_default() -> None:
+    recipe = Recipe.from_values({**KNOWN, "model": "<flowers>.keras", "labels": [f"flower {n}" for n in range(9)]})
+    expected = "<Recipe: model='<flowers>.keras', labels=('flower 0', 'flower 1', 'flower 2', 'f…, outputs='proba"
+    assert repr(recipe).startswith(expected)
+    assert "top_k" not in repr(recipe)
+    assert "model = &quot;&lt;flowers&gt;.keras&quot;" in recipe._repr_html_()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -81,3 +83,59 @@ def test_a_module_that_is_not_there(files: Path) -> None:
 def test_other_formats_are_known_by_name(model: str, hint: str) -> None:
     with pytest.raises(SourceError, match=f"{model} is {hint}"):
         read_network({"model": model})
+
+
+def halve(images: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_mean(images / 2, axis=[1, 2])
+
+
+class Halve(tf.Module):
+    def __call__(self, images: tf.Tensor) -> tf.Tensor:
+        return halve(images)
+
+
+def as_keras_model() -> keras.Model:
+    image = keras.Input((8, 8, 3))
+    return keras.Model(image, keras.layers.GlobalAveragePooling2D()(image / 2))
+
+
+OBJECTS = {
+    "Keras model": as_keras_model(),
+    "tf.Module": Halve(),
+    "function": halve,
+    "tf.function": tf.function(halve),
+    "function that returns a model": as_keras_model,
+    "function with a default": lambda model=as_keras_model: model(),
+}
+
+
+@pytest.mark.parametrize("network", OBJECTS.values(), ids=OBJECTS)
+def test_a_model_may_be_an_object(network: Any) -> None:
+    loaded = read_network({"model": "object:halve"}, network)
+    np.testing.assert_allclose(loaded.call(tf.ones([1, 8, 8, 3])), np.full([1, 3], 0.5))
+
+
+@pytest.mark.parametrize(
+    ("network", "message"),
+    [
+        (7, "object:x is a int: must be a Keras model or a callable tf.Module"),
+        (lambda: 7, "object:x is a int: must be"),
+        (lambda: 1 / 0, "object:x failed with ZeroDivisionError: division by zero"),
+    ],
+    ids=["number", "function that returns a number", "function that fails"],
+)
+def test_other_objects_are_rejected(network: Any, message: str) -> None:
+    with pytest.raises(SourceError, match=message):
+        read_network({"model": "object:x"}, network)
+
+
+def test_an_object_cannot_be_loaded_again() -> None:
+    with pytest.raises(SourceError, match=r"^object:halve was an object in Python: pass it to bake\(model=…\) again$"):
+        read_network({"model": "object:halve"})
+
+
+def test_options_for_files_are_not_for_objects() -> None:
+    with pytest.raises(SourceError, match="--layer cannot be used with object:x: it is a function"):
+        read_network({"model": "object:x", "layer": "top"}, halve)
+    with pytest.raises(SourceError, match="--weights cannot be used with model object:x"):
+        read_network({"model": "object:x", "weights": "none"}, halve)

@@ -71,8 +71,8 @@ def test_a_wrong_number_of_labels_is_reported_with_the_number_of_classes(
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (["a", "", "c"], "names.txt has 2 names but none for class id 1: ids must count from 0 without gaps"),
-        (["", "a"], "names.txt has 1 names but none for class id 0: ids must count from 0 without gaps"),
+        (["a", "", "c"], "labels 'names.txt' have 2 names but none for class id 1: ids must count from 0 without gaps"),
+        (["", "a"], "labels 'names.txt' have 1 names but none for class id 0: ids must count from 0 without gaps"),
     ],
     ids=["gap", "from one"],
 )

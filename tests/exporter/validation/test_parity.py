@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import json
 import re
 import subprocess
@@ -178,6 +179,10 @@ class TestReport:
         assert {"crop": {"baked": "none", "reference": "7/8"}} == content["departures"]
         assert ["a.jpg", "<c>.jpg"] == [photo["photo"] for photo in content["photos"]]
 
+    def test_text(self) -> None:
+        expected = "<ParityReport: beyond tolerance on 2 photos; farthest b.jpg: score difference 0.25>"
+        assert expected == repr(self.report(self.WITHIN, self.BEYOND))
+
     def test_table(self) -> None:
         _, within, beyond, unreadable = self.report(self.WITHIN, self.BEYOND, self.UNREADABLE).to_table().splitlines()
         assert ["a.jpg", "0.100", "2.0", "0.0010", "cat", "0.5000", "cat", "0.5010", "within"] == within.split()
@@ -190,8 +195,10 @@ class TestReport:
         pictures = [
             PhotoPictures(photo, Image.new("RGB", (8, 8)), gray, gray + 2) for photo in (self.WITHIN, self.UNREADABLE)
         ]
-        write_html_page(tmp_path / "p.html", self.report(self.WITHIN, self.BEYOND, self.UNREADABLE), pictures)
+        report = dataclasses.replace(self.report(self.WITHIN, self.BEYOND, self.UNREADABLE), pictures=pictures)
+        write_html_page(tmp_path / "p.html", report)
         content = (tmp_path / "p.html").read_text()
+        assert f'<iframe srcdoc="{html.escape(content)}" ' in report._repr_html_()
         assert 8 == len(re.findall(r'<img src="data:image/(?:jpeg|png);base64,', content))
         assert 8 == content.count("src=")
         assert "http" not in content
@@ -201,12 +208,12 @@ class TestReport:
 
     def test_the_page_has_the_warning(self, tmp_path: Path) -> None:
         report = self.report(dataclasses.replace(self.WITHIN, caveat="every pixel is 'sky'"))
-        write_html_page(tmp_path / "p.html", report, [])
+        write_html_page(tmp_path / "p.html", report)
         assert "on the only photo every pixel is &#39;sky&#39;; pass photos" in (tmp_path / "p.html").read_text()
 
     def test_a_page_that_cannot_be_written(self, tmp_path: Path) -> None:
         with pytest.raises(ParityError, match=r"cannot write the report to .*: No such file or directory"):
-            write_html_page(tmp_path / "none" / "p.html", self.report(), [])
+            write_html_page(tmp_path / "none" / "p.html", self.report())
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
