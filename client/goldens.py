@@ -141,13 +141,17 @@ def _with_expected_ranks(
     }
 
 
+def _feature_values(feature: Any) -> list[Any]:
+    return list(getattr(feature, feature.WhichOneof("kind")).value)
+
+
 def _send(golden: Golden, client: BaseClient) -> Mapping[str, np.ndarray]:
     if not golden.has_examples:
         inputs = {alias: decode_array(tensor) for alias, tensor in golden.request.inputs.items()}
         output_filter = list(golden.request.output_filter)
         return client.predict(inputs, signature=golden.signature, output_filter=output_filter).arrays
     examples = [
-        {name: feature.bytes_list.value[0] for name, feature in example.features.feature.items()}
+        {name: _feature_values(feature) for name, feature in example.features.feature.items()}
         for example in golden.request.input.example_list.examples
     ]
     if isinstance(golden.request, schema.RegressionRequest):

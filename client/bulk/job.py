@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Event, Thread
+from types import MappingProxyType
 from typing import Any
 
 from savedmodel_bakery.answers.other_inputs import Specs, photo_inputs
@@ -46,9 +47,9 @@ class Job:
         model: str,
         task: Task[Any],
         signature: str,
-        others: Specs,
         batch_size: int,
         retry_s: float,
+        others: Specs = MappingProxyType({}),
     ) -> None:
         self._idle: SimpleQueue[BaseClient] = SimpleQueue()
         for client in clients:

@@ -122,7 +122,7 @@ def run_on_server(
 ) -> int:
     """Send photos to the server of the connection options, write the rows, and return the exit code."""
     from savedmodel_bakery.answers.images import encode_images
-    from savedmodel_bakery.answers.other_inputs import other_inputs
+    from savedmodel_bakery.answers.other_inputs import IMAGE, other_inputs
     from savedmodel_bakery.answers.photo_files import FileList, check_parquet_files, open_file
     from savedmodel_bakery.answers.signatures import read_signatures
     from savedmodel_bakery.answers.tasks import find_task
@@ -154,7 +154,7 @@ def run_on_server(
             signatures = read_signatures(clients[0].metadata())
             task, signature = find_task(signatures, context.obj["signature"])
             declared = signatures.find(signature)
-            others = other_inputs(declared.inputs)
+            others = other_inputs(declared.inputs) if IMAGE in declared.inputs else {}
             replace(declared, optional=frozenset(others)).fit(encode_images([b""]))  # it must take images
             if missing := sorted(others.keys() - first.columns.keys()):
                 raise click.UsageError(

@@ -9,6 +9,8 @@ import pyarrow as pa
 import pytest
 from bulk_files import write_parquet, write_photos
 
+from savedmodel_bakery.answers.photo_files import open_file
+
 Read = Callable[..., dict[str, str]]
 CUT_OFF = "the archive cannot be read to its end"
 
@@ -52,3 +54,15 @@ def test_in_a_folder_such_a_parquet_file_has_a_row_and_no_other_file_is_read(rea
     write_parquet(str(tmp_path / "a" / "b.parquet"), image=["one"], content=["secret.jpg"])
     reason = 'column "content" has type string; supported are binary and large_binary'
     assert {"a/b.parquet": f"{CUT_OFF}: {reason}"} == read("a")
+
+
+def test_other_columns_are_inputs(read: Read, tmp_path: Path) -> None:  # noqa: ARG001 - in its folder
+    write_photos(tmp_path, horse=b"horse")
+    write_parquet(str(tmp_path / "paths.parquet"), image=["horse.jpg"], tab=[[1.0, 2.0]])
+    write_parquet(str(tmp_path / "bytes.parquet"), image=["a"], content=[b"cat"], tab=[[3.0]])
+    columns = [
+        photo.columns
+        for name in ("paths.parquet", "bytes.parquet")
+        for photo in open_file(Path(name), lambda _: True, all_files=False)
+    ]
+    assert [{"tab": [1.0, 2.0]}, {"tab": [3.0]}] == columns

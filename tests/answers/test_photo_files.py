@@ -141,3 +141,14 @@ def test_a_damaged_archive_never_raises_an_exception(tmp_path: Path, name: str) 
         for found in open_file(whole, lambda _: True, all_files=False):
             with contextlib.suppress(UnreadablePhotoError):
                 assert isinstance(found.read(), bytes)
+
+
+def test_a_csv_file_names_photos_and_the_inputs_beside_them(read: Read, tmp_path: Path) -> None:
+    write_photos(tmp_path, horse=b"horse")
+    Path("list.csv").write_text('image,tab\nhorse.jpg,"[1, 2]"\n', "utf-8-sig")
+    [photo] = open_file(Path("list.csv"), lambda _: True, all_files=False)
+    assert ("horse.jpg", b"horse", {"tab": "[1, 2]"}) == (photo.key, photo.read(), photo.columns)
+    Path("bad.csv").write_text("photo\nhorse.jpg\n")
+    assert "it must have a header with image" in read("bad.csv")["bad.csv"]
+    Path("short.csv").write_text("image,tab\nhorse.jpg\n")
+    assert "as many cells in each row" in read("short.csv")["short.csv"]

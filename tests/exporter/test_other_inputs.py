@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import keras
+import mixed_networks
 import numpy as np
 import pytest
 import tensorflow as tf
+from mixed_networks import LABELS, SIDE, expected_scores
 from PIL import Image
 from tf1_session import Loaded, loaded
 
@@ -16,7 +17,6 @@ from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.servable_module import ServableModule
 from savedmodel_bakery.exporter.sources.network import from_keras_model
 
-SIDE = 8
 COLOURS = [(255, 0, 51), (0, 0, 0), (0, 0, 0), (0, 204, 255), (51, 51, 51)]
 SECOND_COLOURS = [(51, 0, 51), (255, 0, 0), (255, 0, 0), (0, 0, 0), (153, 51, 0)]
 GOOD = [0, 4]  # of the first images the second is bad, of the second ones the fourth, and the third is empty
@@ -29,15 +29,7 @@ OTHERS: dict[str, np.ndarray] = {
 
 @pytest.fixture(scope="module")
 def model() -> Any:
-    keras.utils.set_random_seed(7)
-    left, right = (keras.Input((SIDE, SIDE, 3), name=name) for name in ("left", "right"))
-    tab, store = keras.Input((2,), name="tab"), keras.Input((1,), dtype="int32", name="store")
-    text = keras.Input((), dtype="string", name="text")
-    embedded = keras.layers.Embedding(4, 2)(keras.layers.Hashing(4)(text))
-    of_store = keras.layers.Flatten()(keras.layers.Embedding(3, 2)(store))
-    pooled = [keras.layers.GlobalAveragePooling2D()(keras.layers.Rescaling(1 / 255)(each)) for each in (left, right)]
-    features = keras.layers.Concatenate()([*pooled, tab, embedded, of_store])
-    return keras.Model([tab, left, text, right, store], keras.layers.Dense(3)(features))
+    return mixed_networks.pairs()
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +37,7 @@ def run(model: Any, recipe_of: Callable[..., Recipe], tmp_path_factory: pytest.T
     network = from_keras_model(model, "pairs", source_input="left,right")
     recipe = recipe_of(**{**network.recipe, "outputs": "logits", "rows_per_run": 2})
     path = tmp_path_factory.mktemp("pairs") / "saved"
-    ServableModule(network.call, recipe, ["a", "b", "c"], others=network.others).save(path)
+    ServableModule(network.call, recipe, LABELS, others=network.others).save(path)
     with loaded(path) as run:
         yield run
 
@@ -53,12 +45,7 @@ def run(model: Any, recipe_of: Callable[..., Recipe], tmp_path_factory: pytest.T
 @pytest.fixture(scope="module")
 def expected(model: Any) -> np.ndarray:
     """The scores of the model itself, best first."""
-    images, seconds = (
-        np.array(colours, np.float32)[:, np.newaxis, np.newaxis] + np.zeros((1, SIDE, SIDE, 1), np.float32)
-        for colours in (COLOURS, SECOND_COLOURS)
-    )
-    arrays = map(tf.constant, [OTHERS["tab"], images, OTHERS["text"], seconds, OTHERS["store"]])
-    return np.asarray(np.sort(tf.nn.softmax(model(list(arrays))).numpy(), axis=1)[:, ::-1])
+    return np.sort(expected_scores(model, COLOURS, SECOND_COLOURS, OTHERS), axis=1)[:, ::-1]
 
 
 def files(encode: Callable[..., bytes], colours: list[tuple[int, int, int]], bad: dict[int, bytes]) -> np.ndarray:
