@@ -26,10 +26,10 @@ import numpy as np
 import tensorflow as tf
 
 from savedmodel_bakery.errors import SourceError
+from savedmodel_bakery.exporter.network_inputs import SECOND_IMAGE, OtherInputs, listed
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.recipe.model import parse_names, parse_outputs, parse_point_names
 from savedmodel_bakery.exporter.sources.network import usual_roles
-from savedmodel_bakery.exporter.sources.network_inputs import SECOND_IMAGE, OtherInputs, listed
 from savedmodel_bakery.exporter.tensor_types import (
     ConcreteFunction,
     NetworkOutput,

@@ -22,6 +22,7 @@ from savedmodel_bakery.exporter.calibration import NO_CALIBRATION, Calibration, 
 from savedmodel_bakery.exporter.graph_functions import graph_function, lazy_function, propagate_lazy
 from savedmodel_bakery.exporter.image.per_image import ReadImages, read_images
 from savedmodel_bakery.exporter.image.pixels import normalise
+from savedmodel_bakery.exporter.network_inputs import SECOND_IMAGE, OtherInputs
 from savedmodel_bakery.exporter.recipe import Preprocessing, Recipe
 from savedmodel_bakery.exporter.runs import batch_calls, compute_in_runs, fail_on_bad_image, place_rows, rows_with_bytes
 from savedmodel_bakery.exporter.signature_inputs import (
@@ -32,7 +33,6 @@ from savedmodel_bakery.exporter.signature_inputs import (
     keep_pairs,
     parse_examples,
 )
-from savedmodel_bakery.exporter.sources.network_inputs import SECOND_IMAGE, OtherInputs
 from savedmodel_bakery.exporter.tasks.choose import ClassNames, choose_task
 from savedmodel_bakery.exporter.tasks.task import Signature
 from savedmodel_bakery.exporter.tensor_types import (

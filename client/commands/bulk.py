@@ -129,15 +129,15 @@ def run_on_server(
     from savedmodel_bakery.client.bulk.job import Job, Progress
     from savedmodel_bakery.client.bulk.results import Results, ResultsError
 
-    model = context.obj["model"]
-    if context.obj["transport"] != "amqp":
-        model = select_model(context, describe_server(context))
     files = FileList.from_arguments(paths, all_files=all_files)
     with resumable(context), ExitStack() as stack:
         try:
             with as_usage_error(ValueError, ResultsError):
                 files.check()
                 check_parquet_files(files.named())
+                model = context.obj["model"]
+                if context.obj["transport"] != "amqp":
+                    model = select_model(context, describe_server(context))
                 results = stack.enter_context(Results(out, model=model, retry_failed=retry_failed))
         except OSError as exc:
             raise click.UsageError(f"{out} cannot be written: {exc.strerror}") from exc

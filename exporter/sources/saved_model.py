@@ -15,8 +15,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from savedmodel_bakery.errors import SourceError
+from savedmodel_bakery.exporter.network_inputs import Input, listed, split_inputs
 from savedmodel_bakery.exporter.sources.network import Network, recipe_from_outputs, recipe_from_shape, take_pixels
-from savedmodel_bakery.exporter.sources.network_inputs import Input, listed, split_inputs
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, Tensor
 
 HUB_PREFIX = "hub:"

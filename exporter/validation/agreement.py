@@ -17,10 +17,10 @@ import tensorflow as tf
 
 from savedmodel_bakery.errors import SourceError, VerificationError
 from savedmodel_bakery.exporter.image.pixels import normalise
+from savedmodel_bakery.exporter.network_inputs import SECOND_IMAGE, listed
 from savedmodel_bakery.exporter.network_outputs import assign_roles, role_of
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.recipe.model import parse_names
-from savedmodel_bakery.exporter.sources.network_inputs import SECOND_IMAGE, listed
 from savedmodel_bakery.exporter.tasks.task import NetworkResult, Task, Tolerance
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch
 from savedmodel_bakery.exporter.validation import reference

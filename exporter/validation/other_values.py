@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from savedmodel_bakery.errors import ParityError, RecipeError
-from savedmodel_bakery.exporter.sources.network_inputs import SECOND_IMAGE, STRING, OtherInput, OtherInputs
+from savedmodel_bakery.exporter.network_inputs import SECOND_IMAGE, STRING, OtherInput, OtherInputs
 from savedmodel_bakery.files import read_small
 
 

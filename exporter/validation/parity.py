@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from savedmodel_bakery.exporter.network_inputs import SECOND_IMAGE
 from savedmodel_bakery.exporter.recipe import SCALES, Preprocessing, Recipe, describe_scale
 from savedmodel_bakery.exporter.sources import keras_application
 from savedmodel_bakery.exporter.sources.network import Network
-from savedmodel_bakery.exporter.sources.network_inputs import SECOND_IMAGE
 from savedmodel_bakery.exporter.sources.training_code import FUNCTIONS
 from savedmodel_bakery.exporter.tasks.task import NetworkResult, Task, Tolerance
 from savedmodel_bakery.exporter.validation import reference

@@ -68,7 +68,8 @@ def closed_port() -> int:
 
 @pytest.fixture(autouse=True)
 def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Remove proxies and client settings from the environment."""
+    """Remove proxies and client settings from the environment, but for a model."""
     for name in os.environ:
         if name.lower().endswith("_proxy") or name.startswith("BAKERY_CLIENT_"):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("BAKERY_CLIENT_MODEL_SPEC_NAME", "efficientnet_lite0")  # the canned server has several

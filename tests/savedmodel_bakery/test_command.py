@@ -84,7 +84,7 @@ def test_version_is_that_of_the_distribution() -> None:
         (["amqp", "--url", "amqp://127.0.0.1/", "--server", "127.0.0.1"], "aio_pika", "amqp"),
         (["amqp", "status"], "aio_pika", "amqp"),
         (["ask", "--format", "AMQP", "photo.jpg"], "aio_pika", "amqp"),
-        (["bulk", "photo.jpg", "--out", "rows.parquet"], "pyarrow", "parquet"),
+        (["bulk", "photo.jpg", "-m", "flowers", "--out", "rows.parquet"], "pyarrow", "parquet"),
         (["bulk", "photo.jpg", "--out", "rows", "--engine", "ray", "--model-base-path", "model"], "ray", "serve,ray"),
         (
             ["bulk", "photo.jpg", "--out", "o", "--engine", "ray", "--model-base-path", "model"],

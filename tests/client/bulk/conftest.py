@@ -24,7 +24,6 @@ Run = Callable[..., tuple[int, str]]
 def run(peer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Run `bulk` in an empty folder and return the exit code and the last line on stderr, without `error: `."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("BAKERY_CLIENT_MODEL_SPEC_NAME", "efficientnet_lite0")  # the server has several
 
     def run(*arguments: object, stdin: bytes = b"") -> tuple[int, str]:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))

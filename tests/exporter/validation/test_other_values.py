@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from savedmodel_bakery.errors import BakeError
-from savedmodel_bakery.exporter.sources.network_inputs import OtherInput
+from savedmodel_bakery.exporter.network_inputs import OtherInput
 from savedmodel_bakery.exporter.validation.other_values import read_values
 
 TAB, STORE, TEXT = OtherInput((2,), "float32"), OtherInput((), "int64"), OtherInput((), "string")

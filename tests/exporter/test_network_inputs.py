@@ -7,7 +7,7 @@ import re
 import pytest
 
 from savedmodel_bakery.errors import SourceError
-from savedmodel_bakery.exporter.sources.network_inputs import Input, OtherInput, split_inputs
+from savedmodel_bakery.exporter.network_inputs import Input, OtherInput, split_inputs
 
 PHOTO = Input((None, 8, 8, 3), "float32")
 TAB = Input((None, 4), "float32")
