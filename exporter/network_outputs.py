@@ -40,6 +40,7 @@ from savedmodel_bakery.exporter.tensor_types import (
 
 # A function in the traceback that AutoGraph puts before the message of an error.
 _TRACEBACK = re.compile(r'\s*File "[^"\n]*", line \d+, in [^\n]*\n[^\n]*\n')
+_BOLD = re.compile(r"\x1b\[\d*m")  # Keras's
 
 ONLY_OUTPUT = "output"
 """The name of the only output of a network in the answers of task tensors."""
@@ -164,8 +165,11 @@ def trace(
     except Exception as error:  # the network's own code runs here
         if isinstance(error.__context__, SourceError):  # AutoGraph raises its own error instead
             raise error.__context__ from None
-        reason = _TRACEBACK.split(str(error))[-1]
-        raise SourceError(f"the network of {model} does not accept images {spec.shape}: {reason}") from error
+        reason = _BOLD.sub("", _TRACEBACK.split(str(error))[-1])
+        cause = (
+            ", which have one channel because of channels GRAY; pass RGB or BGR for colours" if channels == 1 else ""
+        )
+        raise SourceError(f"the network of {model} does not accept images {spec.shape}{cause}: {reason}") from error
 
 
 def shapes(network: ConcreteFunction) -> dict[str, tuple[int | None, ...]]:

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from savedmodel_bakery.errors import PublishError
+from savedmodel_bakery.errors import PublishError, quote
 from savedmodel_bakery.interrupts import cleaning_up
 from savedmodel_bakery.wire import version_folder
 
@@ -84,8 +84,8 @@ def check_name(name: str, *, of: str = "model") -> str:
     is_folder_name = name not in ("", ".", "..") and len(os.fsencode(name)) <= _MAX_NAME_BYTES
     if not is_folder_name or not name.isprintable() or any(character in name for character in "/:\\"):
         raise PublishError(
-            f"invalid {of} name {name!r}: must be text without / \\ : and control characters, and not . or .., of at "
-            f"most {_MAX_NAME_BYTES} bytes"
+            f"invalid {of} name {quote(name)}: must be text without / \\ : and control characters, and not . or .., of "
+            f"at most {_MAX_NAME_BYTES} bytes"
         )
     return name
 

@@ -19,6 +19,7 @@ Invalid arguments to the library raise ValueError or TypeError; an image file th
 from __future__ import annotations
 
 import re
+import reprlib
 
 from savedmodel_bakery.log import escape
 from savedmodel_bakery.wire.status import Code
@@ -115,6 +116,15 @@ class TritonError(BakeError):
 
 class PublishError(BakeError):
     """A version can't be published or read."""
+
+
+_QUOTING = reprlib.Repr()
+_QUOTING.maxstring = _QUOTING.maxlong = _QUOTING.maxother = 200
+
+
+def quote(value: object) -> str:
+    """Return a value as messages show it: as Python writes it, without the middle of long ones."""
+    return _QUOTING.repr(value)
 
 
 def one_line(message: str) -> str:

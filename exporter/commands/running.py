@@ -12,6 +12,7 @@ from typing import TypeVar
 import click
 
 from savedmodel_bakery import tensorflow_import
+from savedmodel_bakery.errors import one_line
 from savedmodel_bakery.extras import naming_extras
 from savedmodel_bakery.interrupts import exit_now, exit_on_interrupt
 from savedmodel_bakery.tensorflow_import import show_log
@@ -63,7 +64,7 @@ NO_EVIDENCE = "no evidence of the training: --predictions, --inputs or --labelle
 
 def print_progress(step: str) -> None:
     """Print a step of the work on stderr."""
-    click.echo(f"{step} …", err=True)
+    click.echo(f"{one_line(step)} …", err=True)
 
 
 def print_warning(warning: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
-from savedmodel_bakery.errors import RecipeError
+from savedmodel_bakery.errors import RecipeError, quote
 
 REQUIRED = dataclasses.MISSING
 """The default of a field whose value the model or the user must state."""
@@ -163,8 +163,8 @@ class Field:
             return None
         try:
             return self.values.parse(value)
-        except (ValueError, ZeroDivisionError):  # of a fraction such as 1/0
-            raise RecipeError(f"invalid {self.name} {value!r}: must be {self.values.must_be}") from None
+        except (ValueError, ZeroDivisionError, RecursionError):  # of a fraction such as 1/0, or of nested lists
+            raise RecipeError(f"invalid {self.name} {quote(value)}: must be {self.values.must_be}") from None
 
 
 def recipe_field(values: Text, help_text: str, *, default: Any = None, **attributes: Any) -> Any:
@@ -187,7 +187,7 @@ class FieldGroup:
         for name, field in fields_of(type(self)).items():
             value = getattr(self, name)
             if field.tasks and task is not None and value is not None and task not in field.tasks:
-                raise RecipeError(f"invalid {name} {value!r}: task {task} has none, only {', '.join(field.tasks)}")
+                raise RecipeError(f"invalid {name} {quote(value)}: task {task} has none, only {', '.join(field.tasks)}")
 
     def _check_combination(self) -> None:
         """Reject values that are allowed on their own, but not together."""

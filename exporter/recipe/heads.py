@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from savedmodel_bakery.errors import RecipeError
+from savedmodel_bakery.errors import RecipeError, quote
 from savedmodel_bakery.exporter.recipe.fields import Field, FieldGroup, PathOrName, fields_of, recipe_field
 from savedmodel_bakery.exporter.recipe.model import Answers, Boxes, Keypoints, Source
 from savedmodel_bakery.files import parse_toml, read_small
@@ -86,7 +86,8 @@ def _read(path: Path) -> object:
     try:
         content = parse_toml(read_small(path).decode())
     except (OSError, ValueError) as error:
-        raise RecipeError(f"cannot read the heads in {path}: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise RecipeError(f"cannot read the heads in {quote(str(path))}: {reason}") from error
     if content.keys() != {"heads"} or not isinstance(content["heads"], list):
         raise RecipeError(f"{path} must have tables [[heads]] and nothing else")
     return content["heads"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from os import PathLike
 from pathlib import Path
 
-from savedmodel_bakery.errors import LabelError, ParityError
+from savedmodel_bakery.errors import LabelError, ParityError, quote
 
 _PHOTO_SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp")
 
@@ -77,8 +77,9 @@ def read_class_names(labels: str | Sequence[str] | None) -> list[str]:
         raise LabelError(str(error)) from error
     except (OSError, ValueError) as error:  # ValueError for a NUL character
         reason = error.strerror if isinstance(error, OSError) else error
+        sets = ", ".join(known_sets())
         raise LabelError(
-            f"cannot read labels {labels!r} ({reason}): must be {', '.join(known_sets())} or the path of a file"
+            f"cannot read labels {quote(labels)} ({reason}): must be {sets} or the path of a file"
         ) from error
     names = [""] * (read[-1].id + 1)
     for label in read:

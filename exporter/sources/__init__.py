@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from savedmodel_bakery.errors import RecipeError, SourceError
+from savedmodel_bakery.errors import RecipeError, SourceError, quote
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.sources import (
     efficientnet_lite,
@@ -81,6 +81,7 @@ _OPTIONS = (
     "trust_model",
     "onnx2tf",
 )
+_SAME_FOR_OTHERS = {"source_output": "layer", "layer": "source_output"}
 
 
 OBJECT = "object:"
@@ -95,7 +96,13 @@ def read_network(values: Mapping[str, Any], network: Callable[..., Any] | None =
     supported = inspect.signature(read).parameters
     unsupported = [Recipe.FIELDS[name].option for name in options if name not in supported]
     if unsupported:
-        raise SourceError(f"{', '.join(unsupported)} cannot be used with model {model}")
+        other = next(
+            (_SAME_FOR_OTHERS[name] for name in options if name not in supported and name in _SAME_FOR_OTHERS), ""
+        )
+        hint = (
+            f"; use {Recipe.FIELDS[other].option}, which selects an output of this model" if other in supported else ""
+        )
+        raise SourceError(f"{', '.join(unsupported)} cannot be used with model {model}{hint}")
     if "task" in supported:
         options["task"] = values.get("task")
     return read(model, **options)
@@ -105,12 +112,15 @@ def find_source(model: str) -> Source:
     """Return the source whose form `model` has."""
     if model.startswith(OBJECT):
         raise SourceError(f"{model} was an object in Python: pass it to bake(model=…) again")
-    for source in _SOURCES:
-        if source.matches(model):
-            return source
+    try:
+        for source in _SOURCES:
+            if source.matches(model):
+                return source
+    except OSError as error:  # such as a name that is too long
+        raise SourceError(f"cannot read model {quote(model)}: {error.strerror}") from error
     if hint := _OTHER_FORMATS.get(Path(model).suffix.lower()):
         raise SourceError(f"{model} is {hint}")
-    raise SourceError(f"unknown model {model!r}: allowed are {'; '.join(source.form for source in _SOURCES)}")
+    raise SourceError(f"unknown model {quote(model)}: allowed are {'; '.join(source.form for source in _SOURCES)}")
 
 
 def read_preprocessing(like: str) -> Mapping[str, Any]:

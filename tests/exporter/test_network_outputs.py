@@ -239,6 +239,15 @@ def test_an_error_of_the_network_is_quoted_without_its_traceback(recipe_of: Reci
         trace(fail, recipe_of())
 
 
+def test_a_network_for_colours_that_is_given_one_channel_needs_other_channels(recipe_of: RecipeOf) -> None:
+    def call(images: tf.Tensor) -> tf.Tensor:
+        return tf.ensure_shape(images, [None, None, None, 3])[:, 0, 0]
+
+    message = "one channel because of channels GRAY; pass RGB or BGR for colours: "
+    with pytest.raises(SourceError, match=message):
+        trace(call, recipe_of(channels="GRAY", scale="0..1"))
+
+
 def test_boxes_say_that_the_task_is_detect(recipe_of: RecipeOf) -> None:
     values = recipe_of().to_values() | {"boxes": "xyxy", "box_unit": "fractions"}
     assert "detect" == complete_recipe({}, values).answers.task

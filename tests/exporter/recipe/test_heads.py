@@ -65,7 +65,7 @@ def test_a_file_has_the_heads_alone_or_in_a_recipe(recipe_of: RecipeOf, tmp_path
         ([{**AGE, "task": "guess"}], "head 'age': invalid task 'guess': must be one of"),
         ([{**AGE, "labels": "a.txt"}], "head 'age': invalid labels 'a.txt': task regress has none"),
         ([{"name": "box", "task": "detect", "labels": "a.txt"}], "head 'box' needs outputs, boxes and box_unit"),
-        ("missing.toml", "cannot read the heads in missing.toml: "),
+        ("missing.toml", "cannot read the heads in 'missing.toml': "),
     ],
 )
 def test_what_is_wrong_with_a_head(recipe_of: RecipeOf, heads: Any, message: str) -> None:

@@ -17,8 +17,13 @@ from savedmodel_bakery.exporter.recipe import (
     Recipe,
     Source,
     complete_recipe,
+    convert_values,
     read_recipe_file,
 )
+
+NESTED: list[Any] = []
+for _ in range(5000):
+    NESTED = [NESTED]
 
 KNOWN = {
     "labels": "imagenet",
@@ -355,3 +360,18 @@ def test_a_recipe_is_shown_by_what_is_not_the_default() -> None:
     assert repr(recipe).startswith(expected)
     assert "top_k" not in repr(recipe)
     assert "model = &quot;&lt;flowers&gt;.keras&quot;" in recipe._repr_html_()
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["a\0b", "a\nb", "a\ud800", "", "x" * 100_000, int("7" * 70), "7" * 70, NESTED, {"a": NESTED}, float("nan")],
+    ids=["NUL", "line break", "surrogate", "empty", "long", "number", "digits", "lists", "table", "nan"],
+)
+def test_a_value_of_any_field_is_accepted_or_rejected_in_a_few_words(value: Any) -> None:
+    messages = []
+    for name in Recipe.FIELDS:
+        try:
+            convert_values({name: value})
+        except RecipeError as error:
+            messages.append(str(error))
+    assert [] == [message for message in messages if len(message) > 1200 or not message.isprintable()]

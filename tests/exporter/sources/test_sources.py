@@ -162,6 +162,7 @@ def test_a_fixed_size_of_a_saved_model_is_known(tmp_path: Path) -> None:
         ),
         pytest.param({"source_signature": "decode"}, "has dtype string: must be a float", id="string input"),
         pytest.param({"weights": "none"}, "--weights cannot be used with model", id="weights"),
+        pytest.param({"layer": "a"}, "; use --source-output, which selects an output of this model", id="layer"),
     ],
 )
 def test_a_missing_or_unsuitable_signature_is_rejected(tmp_path: Path, options: dict[str, str], message: str) -> None:
