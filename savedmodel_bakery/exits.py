@@ -50,6 +50,7 @@ def run_command(command: click.Command, arguments: Sequence[str] | None = None, 
     Wrong usage is printed as click does, every other error as one line that starts with `error:`. Without `prog_name`,
     the program's name is the script's or `python -m PACKAGE`.
     """
+    open_closed_streams()
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # by default gRPC logs a failed handshake that it also reports
     try:
         tracing.configure()
@@ -71,7 +72,10 @@ def run_command(command: click.Command, arguments: Sequence[str] | None = None, 
         else:
             error = _NoConnection(str(exc))
     except click.UsageError as exc:
-        exc.show()
+        try:
+            exc.show()
+        except OSError:
+            _flush_or_discard(sys.stderr)
         return exc.exit_code
     except click.ClickException as exc:
         error = exc
@@ -87,6 +91,22 @@ def run_command(command: click.Command, arguments: Sequence[str] | None = None, 
         error = click.ClickException(_os_error_text(exc))
     print_error(f"error: {error.format_message()}")
     return error.exit_code
+
+
+def open_closed_streams() -> None:
+    """Open the null device for stdin, stdout and stderr that are closed; else other files would get their numbers.
+
+    Output of the C libraries, such as logs, would then be written into these files.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # it gets the lowest number that is free
+            os.set_inheritable(descriptor, True)
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
+        if getattr(sys, name) is None:  # Python prints messages for a missing stderr on stdout
+            setattr(sys, name, os.fdopen(descriptor, "w", closefd=False))
 
 
 def refusal_text(message: str) -> str:
@@ -124,15 +144,18 @@ def resumable(context: click.Context) -> Iterator[None]:
 
 
 @contextmanager
-def quiet_if_output_is_closed() -> Iterator[None]:
-    """End the program with exit code 1, without an error message, if nobody reads its output any more.
+def exit_if_output_fails() -> Iterator[None]:
+    """End the program with exit code 1 if its output cannot be written, silently if nobody reads it any more.
 
-    click does this for its commands. The block must flush what it prints.
+    `run_command` does this for commands. The block must flush what it prints.
     """
     try:
         yield
     except BrokenPipeError:
         _flush_or_discard(sys.stdout)
+        sys.exit(FAILED)
+    except OSError as exc:
+        print_error(f"error: {_os_error_text(exc)}")
         sys.exit(FAILED)
 
 

@@ -18,7 +18,7 @@ from importlib import metadata
 from typing import NoReturn
 
 from savedmodel_bakery import log, tracing
-from savedmodel_bakery.exits import FAILED, quiet_if_output_is_closed, run_command
+from savedmodel_bakery.exits import FAILED, exit_if_output_fails, open_closed_streams, run_command
 from savedmodel_bakery.extras import MissingPackageError, naming_extras
 from savedmodel_bakery.serving.options import flags
 from savedmodel_bakery.serving.options.config_files import TextFormatError
@@ -43,9 +43,10 @@ logger = logging.getLogger(__name__)
 _GRPC_EXPERIMENTS = "-event_engine_listener"
 
 
-@quiet_if_output_is_closed()
+@exit_if_output_fails()
 def main(arguments: Sequence[str] | None = None, *, program: str) -> None:
     """Serve until stopped; exit 0 after SIGTERM, 255 if the start fails. `amqp` has its own exit codes."""
+    open_closed_streams()
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if arguments[:1] == ["amqp"]:
         from savedmodel_bakery.serving.commands import amqp
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str] | None = None, *, program: str) -> None:
     try:
         command_line = flags.parse(arguments)
     except flags.FlagError as error:
-        print(error, file=sys.stderr)
+        _print_error(str(error))
         print(flags.usage(program), end="", flush=True)
         sys.exit(_FAILURE)
     if command_line.on("version"):
@@ -76,7 +77,7 @@ def main(arguments: Sequence[str] | None = None, *, program: str) -> None:
         _fail(f"UNIMPLEMENTED: {error}")
     except StatusError as error:
         if isinstance(error, TextFormatError):
-            print(error.reason, file=sys.stderr)
+            _print_error(error.reason)
         _fail(str(error))
 
 
@@ -168,8 +169,13 @@ def _handle_unknown(command_line: flags.CommandLine, program: str) -> None:
         print(f"unknown argument: {command_line.unknown}\n{flags.usage(program)}", flush=True)
         return
     shown = command_line.unknown or '""'
-    print(log.escape(f"unknown argument: {shown}; {command_line.hint}"), file=sys.stderr)
+    _print_error(log.escape(f"unknown argument: {shown}; {command_line.hint}"))
     sys.exit(_FAILURE)
+
+
+def _print_error(text: str) -> None:
+    with suppress(OSError):  # the exit code tells it too
+        print(text, file=sys.stderr)
 
 
 def _fail(reason: str) -> NoReturn:

@@ -226,16 +226,53 @@ def test_a_closed_pipe_ends_a_command_silently(arguments: str, tmp_path: Path) -
     assert (code, reason) == (ended.returncode, ended.stderr)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ("savedmodel_bakery bak", 2),
+        ("savedmodel_bakery --help", 0),
+        ("savedmodel_bakery bulk - --out rows.csv -m half", 0),
+        ("savedmodel_bakery predict --input x=- -m half", 2),
+        ("savedmodel_bakery model-server --port=x", 255),
+        ("savedmodel_bakery.serving --help", 255),
+    ],
+)
+def test_closed_streams_cause_no_traceback(arguments: str, code: int, tmp_path: Path) -> None:
+    """Errors never go to stdout instead of a closed stderr."""
+    for closed in ("<&- >&- 2>&-", "<&- 2>&-", "<&- >&-"):
+        command = ["sh", "-c", f'exec "$0" -m {arguments} {closed}', sys.executable]
+        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        assert code == ended.returncode, ended.stderr
+        assert "Traceback" not in ended.stdout + ended.stderr
+        assert "rror" not in ended.stdout
+
+
+def test_a_full_disk_behind_stderr_keeps_the_exit_code() -> None:
+    for arguments, code in ((["bak"], 2), (["status", "--port", "1"], 3), (["model-server", "--port=x"], 255)):
+        with Path("/dev/full").open("w") as errors:
+            command = [sys.executable, "-m", "savedmodel_bakery", *arguments]
+            assert code == subprocess.run(command, stdout=subprocess.DEVNULL, stderr=errors, timeout=60).returncode
+
+
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("arguments", [["--help"], ["versions", "."]], ids=" ".join)
+@pytest.mark.parametrize(
+    ("module", "arguments"),
+    [
+        ("savedmodel_bakery", ["--help"]),
+        ("savedmodel_bakery", ["versions", "."]),
+        ("savedmodel_bakery.serving", ["--help"]),
+        ("savedmodel_bakery.serving", ["--version"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
 def test_a_full_disk_is_one_line(
-    arguments: list[str], unbuffered: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    module: str, arguments: list[str], unbuffered: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "saved_model.pb").touch()
     with Path("/dev/full").open("w") as output:
-        command = [sys.executable, "-m", "savedmodel_bakery", *arguments]
+        command = [sys.executable, "-m", module, *arguments]
         ended = subprocess.run(command, cwd=tmp_path, stdout=output, stderr=subprocess.PIPE, text=True, timeout=60)
     assert (1, "error: cannot write the output: No space left on device\n") == (ended.returncode, ended.stderr)
 
