@@ -176,7 +176,7 @@ class FileList:
     def from_arguments(cls, arguments: Sequence[str], *, all_files: bool) -> FileList:
         """Return the files that command-line arguments name; `-` reads the list on stdin."""
         paths = tuple(path for path in arguments if path != "-")
-        return cls(paths, sys.stdin.buffer.read() if "-" in arguments and sys.stdin else b"", all_files=all_files)
+        return cls(paths, sys.stdin.buffer.read() if "-" in arguments else b"", all_files=all_files)
 
     def without(self, paths: Iterable[Path]) -> FileList:
         """Return the same files except these, and those in these folders, such as the job's own output."""

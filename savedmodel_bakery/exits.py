@@ -24,6 +24,7 @@ from savedmodel_bakery.errors import (
 )
 from savedmodel_bakery.extras import MissingPackageError
 from savedmodel_bakery.interrupts import INTERRUPTED, ignore_traceback_of_next_interrupt
+from savedmodel_bakery.log import open_closed_streams
 from savedmodel_bakery.wire.status import StatusError
 
 FAILED = 1
@@ -91,22 +92,6 @@ def run_command(command: click.Command, arguments: Sequence[str] | None = None, 
         error = click.ClickException(_os_error_text(exc))
     print_error(f"error: {error.format_message()}")
     return error.exit_code
-
-
-def open_closed_streams() -> None:
-    """Open the null device for stdin, stdout and stderr that are closed; else other files would get their numbers.
-
-    Output of the C libraries, such as logs, would then be written into these files.
-    """
-    for descriptor in range(3):
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # it gets the lowest number that is free
-            os.set_inheritable(descriptor, True)
-    for name, descriptor in (("stdout", 1), ("stderr", 2)):
-        if getattr(sys, name) is None:  # Python prints messages for a missing stderr on stdout
-            setattr(sys, name, os.fdopen(descriptor, "w", closefd=False))
 
 
 def refusal_text(message: str) -> str:

@@ -37,11 +37,11 @@ class EscapingFormatter(logging.Formatter):
         return _indent(super().formatStack(stack_info))
 
 
-def configure(level: int, log_format: str) -> None:
-    """Write the messages of all loggers to stderr.
+def open_closed_streams() -> None:
+    """Open the standard streams that were closed before the start on /dev/null.
 
-    Standard streams that were closed before the start are opened on /dev/null. Without that, a socket would get the
-    number of stdout, and libraries fail without a stream.
+    Without that, a socket or a file would get the number of stdout or stderr, and the output of libraries would go
+    there; Python prints what is for a missing stderr on stdout.
     """
     for descriptor, (name, mode) in enumerate({"stdin": "r", "stdout": "w", "stderr": "w"}.items()):
         try:
@@ -50,6 +50,11 @@ def configure(level: int, log_format: str) -> None:
             os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - until the process ends
+
+
+def configure(level: int, log_format: str) -> None:
+    """Write the messages of all loggers to stderr, which `open_closed_streams` opens if it was closed."""
+    open_closed_streams()
     handler: logging.StreamHandler[TextIO] = logging.StreamHandler(sys.stderr)
     handler.setFormatter(EscapingFormatter(log_format))
     logging.basicConfig(level=level, handlers=[handler])

@@ -99,8 +99,6 @@ def read_arrays(arguments: Sequence[str]) -> dict[str, Any]:
 
 def read_file(file: str, purpose: str) -> bytes:
     """Return the content of a file, or of stdin for `-`; `purpose` says what the file is, for the error message."""
-    if file == "-" and sys.stdin is None:
-        raise click.UsageError(f"{purpose} - cannot be read: stdin is closed")
     try:
         return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as exc:

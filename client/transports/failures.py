@@ -52,6 +52,8 @@ _HANDSHAKE_ERRORS = {
     ),
 }
 _CLOSED = re.compile(r"(?i)socket closed|connection reset|RemoteDisconnected|broken pipe|FD shutdown|EOF")
+# gRPC's text about a response in HTTP/1.1, and http.client's about the first frame of HTTP/2, SETTINGS.
+_OTHER_PROTOCOL = re.compile(r"Failed parsing HTTP/2|http1\.x server|BadStatusLine\([\"']\\x00\\x00.{1,4}\\x04")
 _HANDSHAKE = re.compile(r"handshake failed|SSL")
 
 
@@ -62,6 +64,12 @@ def connecting_failed(server: Server, detail: str) -> ConnectionFailedError:
         reason = _handshake_error(detail, server.endpoints[0].host)
         if reason is not None:
             return TlsHandshakeError(f"cannot connect to {where} with TLS: {reason}")
+    if server.tls is None and _OTHER_PROTOCOL.search(detail):
+        spoken, port = ("HTTP/1.1, as REST ports do", 8500) if server.uses_grpc else ("HTTP/2, as gRPC ports do", 8501)
+        return ConnectionFailedError(
+            f"cannot connect to {where}: this port answers in {spoken}; the default port of "
+            f"{server.endpoints[0].protocol} is {port}"
+        )
     if not _CLOSED.search(detail):
         return ConnectionFailedError(f"cannot connect to {where}; is a model server running there?")
     if server.tls is not None:

@@ -184,7 +184,7 @@ def _row_status(row: Mapping[str, Any]) -> VersionStatus:
     # Triton states none for models that it has not loaded; MLServer's are "State.READY" over gRPC.
     state = (row.get("state") or "UNAVAILABLE").rpartition(".")[2]
     reason = row.get("reason") or ""
-    is_failed = state == "UNAVAILABLE" and reason != ""
+    is_failed = state in ("UNAVAILABLE", "LOADING") and reason != ""
     return VersionStatus(
         _version(row.get("version")), _STATES.get(state, state), Code.UNKNOWN if is_failed else Code.OK, reason
     )

@@ -96,6 +96,7 @@ def serve(
         ]
     )
     log.configure(logging.WARNING, "%(levelname)s %(name)s: %(message)s")
+    logging.getLogger("savedmodel_bakery.serving.models.version_threads").setLevel(logging.INFO)
     try:
         on_ready = partial(_print_urls, name, port, rest_api_port, playground=playground)
         cli.serve_embedded(command_line, model=model, require_rest=True, on_ready=on_ready)

@@ -18,7 +18,7 @@ from importlib import metadata
 from typing import NoReturn
 
 from savedmodel_bakery import log, tracing
-from savedmodel_bakery.exits import FAILED, exit_if_output_fails, open_closed_streams, run_command
+from savedmodel_bakery.exits import FAILED, exit_if_output_fails, run_command
 from savedmodel_bakery.extras import MissingPackageError, naming_extras
 from savedmodel_bakery.serving.options import flags
 from savedmodel_bakery.serving.options.config_files import TextFormatError
@@ -46,7 +46,6 @@ _GRPC_EXPERIMENTS = "-event_engine_listener"
 @exit_if_output_fails()
 def main(arguments: Sequence[str] | None = None, *, program: str) -> None:
     """Serve until stopped; exit 0 after SIGTERM, 255 if the start fails. `amqp` has its own exit codes."""
-    open_closed_streams()
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if arguments[:1] == ["amqp"]:
         from savedmodel_bakery.serving.commands import amqp

@@ -64,6 +64,7 @@ class Version:
     path: Path  # the version folder
     state: State = State.START
     error: StatusError | None = None  # the error of the last load; None if it did not fail
+    retried: StatusError | None = None  # the error of the last attempt of a load that is tried again
     servable: Servable | None = None  # the loaded version; not None while the state is AVAILABLE or UNLOADING
     requests: int = 0  # number of requests running on it
     was_unwanted: bool = False  # whether a scan did not want it after its end
@@ -74,7 +75,7 @@ class VersionStatus(NamedTuple):
 
     number: int
     state: State
-    error: StatusError | None
+    error: StatusError | None  # in state LOADING that of the last attempt, after which there will be another
 
 
 class Registry:
@@ -140,6 +141,11 @@ class Registry:
                 set_version(version.name, version.number, is_available=state is State.AVAILABLE)
             self.changed.notify_all()
 
+    def retry(self, version: Version, error: StatusError) -> None:
+        """Record why an attempt to load a version failed; it is tried again, and its state remains LOADING."""
+        with self.changed:
+            version.retried = error
+
     def drain(self, version: Version) -> Servable:
         """Wait until no request runs on a version in state UNLOADING, then remove and return its servable."""
         with self.changed:
@@ -171,7 +177,7 @@ class Registry:
             if not known:
                 raise StatusError(Code.NOT_FOUND, f"Could not find any versions of model {name}")
             versions = [known[number]] if number is not None else [known[key] for key in sorted(known, reverse=True)]
-            return [VersionStatus(version.number, version.state, version.error) for version in versions]
+            return [_status(version) for version in versions]
 
     def _find(self, choice: ModelChoice) -> Version:
         if not choice.name:
@@ -189,6 +195,11 @@ class Registry:
         if number not in available:
             raise StatusError(Code.NOT_FOUND, f"Servable not found for request: Specific({choice.name}, {number})")
         return available[number]
+
+
+def _status(version: Version) -> VersionStatus:
+    retried = version.retried if version.state is State.LOADING else None
+    return VersionStatus(version.number, version.state, version.error or retried)
 
 
 class _Use:

@@ -66,6 +66,7 @@ class VersionThreads:
     def _load(self, version: Version) -> None:
         self._registry.update(version, State.LOADING)
         label = f"{{name: {version.name} version: {version.number}}}"
+        logger.info("Loading servable version %s", label)
         for attempt in range(1, self._attempts + 1):
             # Between attempts, the folder may have been replaced by one with the number in another form, such as 001.
             path = self._find_wanted(version.name).get(version.number, version.path)
@@ -74,6 +75,7 @@ class VersionThreads:
                     servable = self._load_servable(version.name, version.number, path)
             except StatusError as error:
                 logger.error("Loading servable %s failed: %s", label, error)
+                self._registry.retry(version, error)
                 final = attempt == self._attempts or isinstance(error, (NotAFolderError, OutsideRootsError))
                 if final or not self._wait_for_retry(version):
                     self._registry.update(version, State.END, error=error)

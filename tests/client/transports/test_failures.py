@@ -137,6 +137,21 @@ def test_the_time_that_a_grpc_server_states(metadata: dict[str, Any], code: Code
     assert expected == failures.pause_after(metadata.items(), code)
 
 
+@pytest.mark.parametrize(
+    ("options", "advice"),
+    [
+        ({"transport": "grpc"}, "HTTP/1.1, as REST ports do; the default port of gRPC is 8500"),
+        ({"transport": "rest"}, "HTTP/2, as gRPC ports do; the default port of REST is 8501"),
+        ({"transport": "v2"}, "HTTP/2, as gRPC ports do; the default port of v2 (HTTP) is 8501"),
+    ],
+)
+def test_the_port_of_the_other_protocol_is_recognised(peer: Peer, options: dict[str, Any], advice: str) -> None:
+    ports = {"port": peer.rest_port, "rest_api_port": peer.grpc_port}
+    with Client(model="half_plus_two", **ports, **options) as client, pytest.raises(ConnectionFailedError) as caught:
+        client.status()
+    assert str(caught.value).endswith(f": this port answers in {advice}")
+
+
 @pytest.fixture(params=["grpc", "rest", "asyncio"])
 def get_status(request: pytest.FixtureRequest, peer: Peer) -> Callable[[], Any]:
     """Get the status with each client."""

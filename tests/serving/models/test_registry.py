@@ -18,6 +18,16 @@ def test_status_lists_versions_highest_first_and_ignores_labels() -> None:
     assert [(1, State.END, failure)] == registry.statuses(ModelChoice("m", 1))
 
 
+def test_status_has_the_error_of_an_attempt_while_the_load_is_tried_again() -> None:
+    registry, failure = Registry(), StatusError(Code.NOT_FOUND, "no saved_model.pb")
+    version = registry.add("m", 1, Path())
+    registry.update(version, State.LOADING)
+    registry.retry(version, failure)
+    assert [(1, State.LOADING, failure)] == registry.statuses(ModelChoice("m"))
+    registry.update(version, State.AVAILABLE)
+    assert [(1, State.AVAILABLE, None)] == registry.statuses(ModelChoice("m"))
+
+
 @pytest.mark.parametrize(
     ("choice", "reason"),
     [
