@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -46,9 +47,10 @@ def open_client(context: click.Context, **overrides: Any) -> BaseClient:
     if options["transport"] == "amqp":
         return open_amqp_client(context, **overrides)
     server = describe_server(context, **overrides)
-    model = overrides.get("model") or select_model(context, server)
     with as_usage_error(ValueError):
-        spec = ModelSpec(model, options["version"], options["label"])
+        spec = ModelSpec(options["model"], options["version"], options["label"])
+        if "model" not in overrides:
+            spec = replace(spec, name=select_model(context, server))
         return BaseClient(spec, create_transport(server, timeout_s=options["timeout_s"]))
 
 

@@ -32,7 +32,8 @@ def test_a_server_whose_output_is_closed_ends_silently(tmp_path: Path) -> None:
     with os.fdopen(write_end, "w") as output:
         command = [sys.executable, "-m", "savedmodel_bakery", "serve", str(tmp_path / "animals"), *ports]
         ended = subprocess.run(command, stdout=output, stderr=subprocess.PIPE, text=True, timeout=120)
-    assert (1, "") == (ended.returncode, ended.stderr)
+    assert 1 == ended.returncode
+    assert ["Loading", "Successfully"] == [line.split(": ", 1)[1].split()[0] for line in ended.stderr.splitlines()]
 
 
 def test_a_name_is_quoted_in_the_url(capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,7 +118,7 @@ def is_served(rest_api_port: int) -> bool:
     ("content", "message"),
     [
         (["1/saved_model.pb"], None),
-        (["saved_model.pb"], None),
+        (["saved_model.pb"], "has a SavedModel, but is not named as a version: rename it to"),
         (["flowers/1/saved_model.pb"], "contains no version; versions are folders named 1, 2, 3, …"),
     ],
     ids=["base path", "version", "model root"],
