@@ -48,6 +48,13 @@ def animation(side: int) -> bytes:
     return file.getvalue()
 
 
+def plain(side: int, colour: str) -> bytes:
+    """A PNG file of one colour."""
+    file = io.BytesIO()
+    Image.new("RGB", (side, side), colour).save(file, "PNG")
+    return file.getvalue()
+
+
 def images(signature: str, *files: bytes, model: str = CLASSIFIER) -> predict_pb2.PredictRequest:
     return request(signature, model=model, image=np.array(files, object))
 
@@ -113,7 +120,8 @@ def test_a_request_takes_no_more_than_the_budget(small: AttackedServer, kind: st
 
 
 ROWS = [10, 100, 400, 1600, 6400]
-FILES_OF_TASKS = {"tiny": TINY_IMAGE, "noise": noise(224), "large": LARGE_IMAGE}
+FILES_OF_TASKS = {"tiny": TINY_IMAGE, "noise": noise(224), "large": plain(2000, "red")}
+"""A red photo has a box with a mask, which cover it."""
 
 
 @pytest.mark.slow
