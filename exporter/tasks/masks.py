@@ -84,7 +84,9 @@ def _encode(
         whole = [part.positions for part in parts]
     else:
         whole = [None, None]
+    # The text must be valid, whatever a network returns.
     edges = tf.cast(tf.where(tf.math.is_finite(box), box, 0), tf.float64)
+    grid = tf.where(tf.math.is_finite(grid), grid, settings.threshold)
     rows, columns = (
         _axis(settings, edges[side], edges[side + 2], photo[side], tf.shape(grid)[side], whole[side]) for side in (0, 1)
     )
