@@ -12,6 +12,7 @@ from savedmodel_bakery.answers.images import encode_images
 from savedmodel_bakery.answers.signatures import TensorSpec, as_array
 from savedmodel_bakery.errors import RequestRefusedError
 from savedmodel_bakery.wire import dtypes
+from savedmodel_bakery.wire.status import StatusError
 
 IMAGE = "image"
 
@@ -57,13 +58,13 @@ def stack_values(photos: Sequence[Mapping[str, Any]], specs: Specs) -> dict[str,
         rows = [values[alias] for values in photos]
         try:
             array = as_array(alias, rows, spec)
-        except RequestRefusedError as exc:  # of another element type
+            if not spec.admits(array):
+                shape = ",".join(map(str, array.shape))
+                raise ValueError(f'input "{alias}" is {array.dtype}[{shape}] for {len(photos)} photos: must be {spec}')
+            if spec.dtype is dtypes.STRING:
+                array = dtypes.object_array([dtypes.as_bytes(text) for text in array.flat]).reshape(array.shape)
+        except (RequestRefusedError, StatusError) as exc:  # an element type that tensors lack
             raise ValueError(f'invalid input "{alias}": {exc.message}') from exc
-        if not spec.admits(array):
-            shape = ",".join(map(str, array.shape))
-            raise ValueError(f'input "{alias}" is {array.dtype}[{shape}] for {len(photos)} photos: must be {spec}')
-        if spec.dtype is dtypes.STRING:
-            array = dtypes.object_array([dtypes.as_bytes(text) for text in array.flat]).reshape(array.shape)
         arrays[alias] = array
     return arrays
 

@@ -168,6 +168,7 @@ def _read_form(body: bytes, media_type: str, boundary: str, context: RequestCont
         )
     context.charge(len(body))
     parts: list[Part] = []
+    photos = 0
     pieces: list[bytes] = []
     try:
         parser = PushMultipartParser(boundary, header_charset=_NAMES)
@@ -175,10 +176,11 @@ def _read_form(body: bytes, media_type: str, boundary: str, context: RequestCont
         for event in parser.parse_blocking(io.BytesIO(body).read):
             if isinstance(event, MultipartSegment):
                 segment = event
-                context.check_rows(len(parts) + 1)
             elif event is None:
                 parts.append(_part(segment, b"".join(pieces)))
                 pieces = []
+                photos += parts[-1].is_file and parts[-1].name != SECOND_IMAGE
+                context.check_rows(photos)
             else:
                 pieces.append(event)
     except MultipartError as error:

@@ -183,3 +183,16 @@ def test_draw_needs_the_extra(run: Run, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setitem(sys.modules, "PIL", None)
     expected = f"error: --draw needs PIL, which is not installed; try: {install_command('draw')}\n"
     assert (1, "", expected) == run("detector", "--draw", "drawn.png", "horse")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--input", "tab=1", "horse"], "invalid --input tab=1: must be NAME=FILE or NAME=JSON; the inputs are none"),
+        (["--input", "tab=1", "--result-queue", "results", "horse"], "--input does not apply to --result-queue"),
+    ],
+)
+def test_inputs_that_the_model_or_the_request_does_not_take(run: Run, arguments: list[str], message: str) -> None:
+    code, _, err = run("meter", *arguments)
+    assert 2 == code
+    assert message in err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 from urllib.parse import quote
 
@@ -10,12 +11,14 @@ import pytest
 import requests
 from jsonschema import Draft202012Validator
 
+from savedmodel_bakery.answers.signatures import TensorSpec
 from savedmodel_bakery.serving.admission.budget import Cost, MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.call.http import Request, Response
 from savedmodel_bakery.serving.models.registry import Registry
-from savedmodel_bakery.serving.photos import PhotoHandlers, read_parts
+from savedmodel_bakery.serving.photos import PhotoHandlers, read_parts, sort_parts
 from savedmodel_bakery.serving.ports import find_openapi
+from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.status import StatusError
 
 CLASSIFICATION = {
@@ -251,6 +254,58 @@ def test_errors_say_what_is_wrong(registry: Registry, options: dict[str, Any], s
 @pytest.mark.parametrize("path", ["/photos", "/photos/", "/photos/a/b", "/photos/a:predict", "/Photos/a"])
 def test_other_urls_are_of_no_api(registry: Registry, path: str) -> None:
     assert PhotoHandlers(registry).find(Request("POST", path, {})) is None
+
+
+SPECS = {
+    "tab": TensorSpec(dtypes.BY_NAME["float"], (-1, 2)),
+    "text": TensorSpec(dtypes.STRING, (-1,)),
+    "image_2": TensorSpec(dtypes.STRING, (-1,)),
+}
+
+
+def sort(*parts: tuple[str, tuple[str | None, bytes]], specs: Any = SPECS) -> list[tuple[bytes, dict[str, Any]]]:
+    headers, body = form(*parts)
+    return sort_parts(read_parts(Request("POST", "/", headers, body), RequestContext(max_rows=2)), specs)
+
+
+def test_fields_of_other_inputs_belong_to_the_photos_in_their_order() -> None:
+    """Texts are taken as they are, other values are JSON, and the second image is a file."""
+    photos = sort(
+        ("tab", (None, b"[1, 2.5]")),
+        ("file", ("a", b"first")),
+        ("text", (None, "é".encode())),
+        ("image_2", ("b", b"pair")),
+        ("file", ("c", b"second")),
+        ("image_2", ("d", b"other")),
+        ("tab", (None, b"[3, 4]")),
+        ("text", (None, b"[x]")),
+    )
+    assert [
+        (b"first", {"tab": [1, 2.5], "text": "é", "image_2": b"pair"}),
+        (b"second", {"tab": [3, 4], "text": "[x]", "image_2": b"other"}),
+    ] == photos
+    assert [(b"a", {}), (b"b", {})] == sort(("file", ("a", b"a")), ("image_2", ("b", b"b")), specs={})
+
+
+PHOTO = ("file", ("a", b"photo"))
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        pytest.param([PHOTO], 'the form has 1 photos and 0 fields "tab": must have one for each photo', id="missing"),
+        pytest.param([PHOTO, ("tab", (None, b"x"))], "invalid input \"tab\" 'x': must be JSON", id="no JSON"),
+        pytest.param([PHOTO, ("text", (None, b"\xff"))], "codec can't decode byte 0xff", id="no UTF-8"),
+        pytest.param(
+            [PHOTO, ("x", (None, b"1"))], "other fields are inputs of the model: tab, text, image_2", id="unknown"
+        ),
+        pytest.param([("tab", (None, b"1"))], "the form has no file", id="no photo"),
+        pytest.param([PHOTO] * 3, "rows", id="more photos than rows are allowed"),
+    ],
+)
+def test_a_form_whose_fields_do_not_fit(parts: list[Any], message: str) -> None:
+    with pytest.raises(StatusError, match=re.escape(message)):
+        sort(*parts)
 
 
 def test_photos_count_as_rows(registry: Registry) -> None:
