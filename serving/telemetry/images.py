@@ -47,6 +47,7 @@ _REASONS = {
 """How the errors of baked models begin; docs/reference/signatures.md lists them."""
 
 _OTHER = "other"
+_OF_SECOND_IMAGE = b"paired with an image_2 that is "
 _REJECTED_ROW = re.compile(r"image \d+ is (.*)", re.DOTALL)  # of signatures that have no output for errors
 
 
@@ -129,4 +130,5 @@ def _find_outputs(signature: Any) -> _Outputs:
 
 
 def _reason(error: bytes) -> str:
+    error = error.removeprefix(_OF_SECOND_IMAGE)
     return next((reason for start, reason in _REASONS.items() if error.startswith(start)), _OTHER)
