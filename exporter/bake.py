@@ -222,7 +222,9 @@ def bake(
         )
     with nullcontext(session) if session else SessionProcess() as session:
         progress("building the servable")
-        servable = ServableModule(network.call, complete, class_names, calibration, others=network.others)
+        servable = ServableModule(
+            network.call, complete, class_names, calibration, others=network.others, tables=network.tables
+        )
         task = servable.task
         if servable.quantisation is not None:
             stated_digests = ",".join(servable.calibration.digests)

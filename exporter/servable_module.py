@@ -67,7 +67,8 @@ class ServableModule(tf.Module):
     """A network with its preprocessing and its task, from the bytes of an image to answers.
 
     Class names are in the order of class ids, empty for an id without a name. Of `calibration` it keeps the photos that
-    could be decoded. Inputs of the network beside the image, `others`, are inputs of the signatures too.
+    could be decoded. Inputs of the network beside the image, `others`, are inputs of the signatures too. Of the lookup
+    tables, `tables`, it saves those that the network reads.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class ServableModule(tf.Module):
         calibration: Calibration = NO_CALIBRATION,
         *,
         others: OtherInputs = MappingProxyType({}),
+        tables: Sequence[Any] = (),
     ) -> None:
         super().__init__()
         self._others = dict(others)
@@ -113,14 +115,18 @@ class ServableModule(tf.Module):
         # tensorflow_model_server doesn't restore variables that are tracked through a Keras 3 model only. So those
         # that inference reads are tracked here, and the others, such as optimizer state, are not saved.
         self._inference_variables = variables
-        self._signatures = self.task.signatures()
-        answers = {name: self._function_of(signature) for name, signature in self._signatures.items()}
+        captured = {id(handle) for handle, _ in traced.graph.captures}
+        self._tables = [table for table in tables if id(table.resource_handle) in captured]
+        signatures = self.task.signatures()
+        self._specs = {
+            name: input_specs(each.takes, self._preprocessing.size, self._others) for name, each in signatures.items()
+        }
+        answers = {name: self._function_of(signature, self._specs[name]) for name, signature in signatures.items()}
         self.functions = {**answers, "preprocess": self.preprocess, "preview": self.preview}
 
-    def _function_of(self, signature: Signature) -> Any:
+    def _function_of(self, signature: Signature, specs: Mapping[str, tf.TensorSpec]) -> Any:
         """Return the function of a signature, which takes its inputs by alias."""
         answer = self._answer_all if signature.rejects_bad_images else self._answer
-        specs = self._specs_of(signature)
 
         def answer_images(image: EncodedImages, **others: Tensor) -> Outputs:
             return answer(check_rows({"image": image, **others}, specs), signature)
@@ -133,9 +139,6 @@ class ServableModule(tf.Module):
 
         functions = {"images": answer_images, "examples": answer_examples, "pixels": answer_pixels}
         return graph_function(functions[signature.takes])
-
-    def _specs_of(self, signature: Signature) -> dict[str, tf.TensorSpec]:
-        return input_specs(signature.takes, self._preprocessing.size, self._others)
 
     def _answer(self, inputs: Mapping[str, Tensor], signature: Signature) -> Outputs:
         """Return the answers for images; a bad image has an error instead."""
@@ -243,10 +246,7 @@ class ServableModule(tf.Module):
     def save(self, path: Path) -> None:
         """Write the SavedModel with all its signatures to `path`, which must not exist."""
         try:
-            answers = {
-                name: self.functions[name].get_concrete_function(**self._specs_of(signature))
-                for name, signature in self._signatures.items()
-            }
+            answers = {name: self.functions[name].get_concrete_function(**specs) for name, specs in self._specs.items()}
             tf.saved_model.save(self, str(path), signatures={**self.functions, **answers})
         except tf.errors.OpError as error:
             raise PublishError(f"cannot write the SavedModel: {error.message}") from error

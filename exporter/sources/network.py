@@ -14,6 +14,7 @@ import numpy as np
 from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.network_inputs import SECOND_IMAGE, Input, OtherInputs, split_inputs
 from savedmodel_bakery.exporter.recipe.model import OBJECT_DETECTION_API
+from savedmodel_bakery.exporter.sources.tables import find_tables
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch, Tensor
 
 _SHOWN_LAYERS = 5
@@ -47,6 +48,7 @@ class Network:
     output_shape: tuple[int | None, ...] | None = None  # of the only output, with the batch axis; None if not known
     application: str | None = None  # the network of keras.applications that it is, or has as a layer
     others: OtherInputs = field(default_factory=dict)  # inputs beside the image; a second image is normalised too
+    tables: Sequence[Any] = ()  # lookup tables that it may read
 
     @property
     def returns_map(self) -> bool:
@@ -69,7 +71,7 @@ def from_keras_model(model: Any, name: str, layer: str | None = None, source_inp
     if layer is not None:
         model = _up_to(model, layer, name)
     if not hasattr(model, "input_shape"):  # a subclass of Model with a `call` of its own
-        return Network(lambda pixels: model(pixels, training=False))
+        return Network(lambda pixels: model(pixels, training=False), tables=find_tables(model))
     if not model.inputs:  # a Sequential that has not been called
         inputs = {"image": Input(model.input_shape, "float32")}
     else:
@@ -96,10 +98,10 @@ def from_keras_model(model: Any, name: str, layer: str | None = None, source_inp
     if output_shape is not None and len(output_shape) == 4 and _is_channels_first(shape):
         output_shape = _with_channels_last(output_shape)
     scaling_layer = find_scaling_layer(model, place)
-    if scaling_layer is None:
-        return Network(call, recipe, output_shape=output_shape, others=split.others)
-    scaled = {**recipe, "scale": "0..255"}
-    return Network(call, scaled, {"channels": "RGB"}, scaling_layer, output_shape, others=split.others)
+    defaults = {} if scaling_layer is None else {"channels": "RGB"}
+    recipe |= {} if scaling_layer is None else {"scale": "0..255"}
+    tables = find_tables(model)
+    return Network(call, recipe, defaults, scaling_layer, output_shape, others=split.others, tables=tables)
 
 
 def recipe_from_outputs(names: Collection[str]) -> dict[str, Any]:

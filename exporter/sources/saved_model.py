@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,6 +18,7 @@ from urllib.parse import urlsplit
 from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.network_inputs import Input, listed, split_inputs
 from savedmodel_bakery.exporter.sources.network import Network, recipe_from_outputs, recipe_from_shape, take_pixels
+from savedmodel_bakery.exporter.sources.tables import find_tables
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, Tensor
 
 HUB_PREFIX = "hub:"
@@ -120,7 +122,7 @@ def from_signature(
     recipe |= recipe_from_outputs(outputs)
     if shape == _MOVENET_OUTPUT and spec.dtype.name == "int32":
         recipe |= _MOVENET
-    return Network(call, recipe, output_shape=shape, others=split.others)
+    return Network(call, recipe, output_shape=shape, others=split.others, tables=find_tables(loaded))
 
 
 def _check_output(alias: str, outputs: Mapping[str, Any], owner: str) -> None:
@@ -158,7 +160,7 @@ def read_hub_module(
     if "task" in network.recipe:  # the convention is for classification and feature vectors
         return network
     recipe = {**_CONVENTION, **(_EMBEDDER if is_embedder else _CLASSIFIER), **network.recipe}
-    return Network(network.call, recipe, others=network.others)
+    return replace(network, recipe=recipe, output_shape=None)
 
 
 def _is_detector(loaded: Any) -> bool:
@@ -178,9 +180,10 @@ def _from_callable(loaded: Any, model: str) -> Network:
         return loaded(images, training=False) if takes_training else loaded(images)
 
     if not specs or specs[0].shape.rank is None:
-        return Network(run)
+        return Network(run, tables=find_tables(loaded))
     shape, dtype = specs[0].shape.as_list(), specs[0].dtype.name
-    return Network(take_pixels(run, shape, dtype), recipe_from_shape(shape, model, dtype))
+    recipe = recipe_from_shape(shape, model, dtype)
+    return Network(take_pixels(run, shape, dtype), recipe, tables=find_tables(loaded))
 
 
 def _resolve(model: str) -> Path:

@@ -16,6 +16,7 @@ from typing import Any
 from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.sources.keras_application import find_application
 from savedmodel_bakery.exporter.sources.network import Network, from_keras_model
+from savedmodel_bakery.exporter.sources.tables import find_tables
 from savedmodel_bakery.files import MAX_BYTES
 
 FUNCTION_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
@@ -170,7 +171,7 @@ def _from_object(network: Any, name: str, layer: str | None, source_input: str |
         for option, value in (("--layer", layer), ("--source-input", source_input)):
             if value is not None:
                 raise SourceError(f"{option} cannot be used with {name}: it is a tf.Module, not a Keras model")
-        return Network(network)
+        return Network(network, tables=find_tables(network))
     return replace(from_keras_model(network, name, layer, source_input), application=find_application(network))
 
 

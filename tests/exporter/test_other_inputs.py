@@ -37,7 +37,7 @@ def run(model: Any, recipe_of: Callable[..., Recipe], tmp_path_factory: pytest.T
     network = from_keras_model(model, "pairs", source_input="left,right")
     recipe = recipe_of(**{**network.recipe, "outputs": "logits", "rows_per_run": 2})
     path = tmp_path_factory.mktemp("pairs") / "saved"
-    ServableModule(network.call, recipe, LABELS, others=network.others).save(path)
+    ServableModule(network.call, recipe, LABELS, others=network.others, tables=network.tables).save(path)
     with loaded(path) as run:
         yield run
 

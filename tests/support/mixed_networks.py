@@ -28,7 +28,8 @@ def pairs() -> Any:
     left, right = (keras.Input((SIDE, SIDE, 3), name=name) for name in ("left", "right"))
     tab, store = keras.Input((2,), name="tab"), keras.Input((1,), dtype="int32", name="store")
     text = keras.Input((), dtype="string", name="text")
-    embedded = keras.layers.Embedding(4, 2, embeddings_initializer="orthogonal")(keras.layers.Hashing(4)(text))
+    number = keras.layers.StringLookup(vocabulary=["a", "red", "blue"])(text)  # a table
+    embedded = keras.layers.Embedding(4, 2, embeddings_initializer="orthogonal")(number)
     of_store = keras.layers.Flatten()(keras.layers.Embedding(3, 2, embeddings_initializer="orthogonal")(store))
     pooled = [keras.layers.GlobalAveragePooling2D()(keras.layers.Rescaling(1 / 255)(each)) for each in (left, right)]
     features = keras.layers.Concatenate()([*pooled, tab, embedded, of_store])
