@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from html import escape
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from savedmodel_bakery.errors import PublishError, RecipeError, SourceError
 from savedmodel_bakery.exporter import publish, resources, sources
 from savedmodel_bakery.exporter.calibration import NO_CALIBRATION, read_calibration
-from savedmodel_bakery.exporter.evidence import SEARCH_S, Judgement, Sources, judge_all
+from savedmodel_bakery.exporter.evidence import SEARCH_S, Judgement, Source, Sources, judge_all
 from savedmodel_bakery.exporter.recipe import Recipe, RecipeFile, complete_recipe, convert_values, read_recipe_file
 from savedmodel_bakery.exporter.servable_module import ServableModule
 from savedmodel_bakery.exporter.sources.network import Network
@@ -76,8 +76,8 @@ def bake(
     version: int | None = None,
     recipe: Recipe | Mapping[str, Any] | str | Path | None = None,
     photos: str | PathLike[str] | Iterable[str | PathLike[str]] | None = None,
-    inputs: str | PathLike[str] | None = None,
-    predictions: str | PathLike[str] | None = None,
+    inputs: Source | None = None,
+    predictions: Source | None = None,
     labelled: str | Path | None = None,
     input_values: str | Path | None = None,
     search_seconds: float = SEARCH_S,
@@ -109,9 +109,11 @@ def bake(
         photos: files to validate it on: a folder, or the path of one photo or of several; None uses the example photos
             that come with the package. The first 8 become golden requests in the version.
         inputs: what the network received in training for some of the photos: an `.npz` file whose keys are their names,
-            or `module:function` of a path. Fields of the recipe that are not stated are found from it.
-        predictions: what the network answered in training for some of the photos, a `.csv`, `.json` or `.npz` file or
-            `module:function` of a path; see `evidence.answer_files`. Fields that are not stated are found from it.
+            a dict of arrays by their names, or a function of a path or its name, `module:function`. Fields of the
+            recipe that are not stated are found from it.
+        predictions: what the network answered in training for some of the photos: a `.csv`, `.json` or `.npz` file, a
+            dict of arrays by their names, or a function of a path or its name; see `evidence.answer_files`. Fields that
+            are not stated are found from it.
         labelled: photos with their right labels, a folder with one folder per label or a `.csv` of file and label.
         input_values: for a network with inputs beside the image, a `.json` file with their values for each photo; see
             `validation.other_values`. None takes random values.
@@ -135,6 +137,19 @@ def bake(
 
     Returns:
         The version's folder and its reports.
+
+    Example:
+        >>> from savedmodel_bakery import bake
+        >>> result = bake(
+        ...     model="flowers.keras",
+        ...     labels=["daisy", "sunflower", "tulip"],
+        ...     photos="photos",
+        ...     predictions="predictions.csv",
+        ... )
+        >>> print(result.path)
+        saved_model/flowers/1
+        >>> result.recipe.preprocessing.scale  # as the predictions show
+        '0..1'
 
     Raises:
         RecipeError: a value is missing or not allowed.
@@ -186,7 +201,7 @@ def bake(
         if input_values is None:
             progress(f"no --input-values given: {describe_random(network.others)}")
     evidence, shown = judge_all(
-        Sources(_as_text(inputs), _as_text(predictions), labelled),
+        Sources(inputs, predictions, labelled),
         stated,
         network,
         photo_files,
@@ -298,10 +313,6 @@ def _describe_labels(class_names: ClassNames) -> Iterator[str]:
         if labels:
             first = ", ".join(label[:_MAX_SHOWN] for label in labels[:_SHOWN_LABELS])
             yield f"{f'head {head}: ' if head else ''}{len(labels)} labels: {first}"
-
-
-def _as_text(path: str | PathLike[str] | None) -> str | None:
-    return None if path is None else fspath(path)
 
 
 def _check_same_model(base_path: Path, model: str) -> None:

@@ -9,20 +9,20 @@ from typing import Any, NamedTuple
 from savedmodel_bakery.exporter import resources
 from savedmodel_bakery.exporter.evidence.answer_files import read_labelled, read_predictions
 from savedmodel_bakery.exporter.evidence.answers import Runner
-from savedmodel_bakery.exporter.evidence.evidence import Evidence
+from savedmodel_bakery.exporter.evidence.evidence import Evidence, Source
 from savedmodel_bakery.exporter.evidence.inputs import read_inputs
 from savedmodel_bakery.exporter.evidence.judge import SEARCH_S, Judgement, judge
 from savedmodel_bakery.exporter.recipe.model import TASKS_WITHOUT_LABELS
 from savedmodel_bakery.exporter.sources.network import Network
 
-__all__ = ["SEARCH_S", "Judgement", "Sources", "judge_all"]
+__all__ = ["SEARCH_S", "Judgement", "Source", "Sources", "judge_all"]
 
 
 class Sources(NamedTuple):
     """Where evidence is; see `bake`."""
 
-    inputs: str | None = None
-    predictions: str | None = None
+    inputs: Source | None = None
+    predictions: Source | None = None
     labelled: str | Path | None = None
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from savedmodel_bakery.errors import EvidenceError
 from savedmodel_bakery.exporter.evidence.answers import Labelled, Predictions, Runner
-from savedmodel_bakery.exporter.evidence.evidence import by_photo, choose, read_by_photo, read_npz
+from savedmodel_bakery.exporter.evidence.evidence import Source, by_photo, choose, read_by_photo, read_npz, title_of
 from savedmodel_bakery.exporter.resources import photos_in
 from savedmodel_bakery.files import read_small
 
@@ -29,7 +29,7 @@ _MAX_LABELLED, _MAX_LABELLED_PIXELS = 100, 60_000_000  # photos; more make the s
 _LONG = ["label", "probability"]
 
 
-def read_predictions(source: str, photos: Sequence[Path], runner: Runner, class_names: Sequence[str]) -> Predictions:
+def read_predictions(source: Source, photos: Sequence[Path], runner: Runner, class_names: Sequence[str]) -> Predictions:
     """Read what a network answered for photos; see the module. Labels must be among `class_names`.
 
     Raises:
@@ -38,11 +38,12 @@ def read_predictions(source: str, photos: Sequence[Path], runner: Runner, class_
     """
     read_file = partial(_read_predictions, photos=photos, class_names=class_names)
     found = read_by_photo(source, photos, Predictions.kind, read_file)
-    rows = {path: _row(source, path, row, class_names) for path, row in found.items()}
+    title = title_of(source)
+    rows = {path: _row(title, path, row, class_names) for path, row in found.items()}
     lengths = {path.name: len(row) for path, row in rows.items()}
     if len(set(lengths.values())) > 1:
         (one, length), *_, (other, other_length) = sorted(lengths.items(), key=itemgetter(1))
-        raise EvidenceError(f"{source} has {length} numbers for {one}, and {other_length} for {other}")
+        raise EvidenceError(f"{title} has {length} numbers for {one}, and {other_length} for {other}")
     are_named = all(isinstance(row, Mapping) for row in found.values())
     return Predictions(list(rows), np.stack(list(rows.values())), runner, class_names if are_named else ())
 

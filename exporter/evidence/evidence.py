@@ -12,9 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from functools import cached_property
+from os import PathLike, fspath
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from PIL import ExifTags, Image
@@ -40,6 +41,10 @@ WHITES = (2**10 - 1, 2**12 - 1, 2**14 - 1, 2**16 - 1)
 
 Groups = Mapping[tuple[str, ...], Callable[[Preprocessing], Iterator[dict[str, Any]]]]
 """Fields of the recipe that are changed together, and the values to try for a recipe."""
+
+
+Source: TypeAlias = "str | PathLike[str] | Mapping[str, Any] | Callable[[str], Any]"
+"""Where evidence is: a file; a mapping by the names of photos; or a function of a photo's path, or `module:function`."""
 
 
 class Fit(NamedTuple):
@@ -149,27 +154,43 @@ def combinations(**fields: Sequence[Any]) -> Callable[[Preprocessing], Iterator[
 
 
 def read_by_photo(
-    source: str, photos: Sequence[Path], kind: str, read_file: Callable[[Path], Mapping[str, Any]]
+    source: Source, photos: Sequence[Path], kind: str, read_file: Callable[[Path], Mapping[str, Any]]
 ) -> dict[Path, Any]:
-    """Read the evidence for photos from a file by their names, or from a function of a photo's path.
+    """Read the evidence for photos from a file or a mapping by their names, or from a function of a photo's path.
 
     Raises:
         EvidenceError: it can't be read, or a name is not that of one of the photos.
         SourceError: the function can't be imported.
     """
-    if FUNCTION_NAME.fullmatch(source) is not None and not Path(source).is_file():
-        return _call(source, choose(photos))
-    path = Path(source)
+    title = title_of(source)
+    if isinstance(source, str) and FUNCTION_NAME.fullmatch(source) is not None and not Path(source).is_file():
+        source = import_callable(source)
+    if callable(source):
+        return _call(source, title, choose(photos))
+    if isinstance(source, Mapping):
+        named: Mapping[str, Any] = {fspath(name): value for name, value in source.items()}
+    else:
+        named = _read(Path(source), kind, read_file)
+    found = by_photo(named, photos, f"{title} has {kind}")
+    if not found:
+        raise EvidenceError(f"{title} has no {kind}")
+    return {photo: found[photo] for photo in choose(list(found))}
+
+
+def title_of(source: Source) -> str:
+    """Return what messages call the source of evidence."""
+    if callable(source):
+        return str(getattr(source, "__qualname__", type(source).__name__))
+    return f"the {type(source).__name__}" if isinstance(source, Mapping) else fspath(source)
+
+
+def _read(path: Path, kind: str, read_file: Callable[[Path], Mapping[str, Any]]) -> Mapping[str, Any]:
     if not path.is_file():
         raise EvidenceError(f"no file or function with {kind}: {path}")
     try:
-        named = read_file(path)
+        return read_file(path)
     except (OSError, ValueError, EOFError, RecursionError, csv.Error, zlib.error, zipfile.BadZipFile) as error:
         raise EvidenceError(f"cannot read the {kind} in {path}: {error}") from error
-    found = by_photo(named, photos, f"{path} has {kind}")
-    if not found:
-        raise EvidenceError(f"{path} has no {kind}")
-    return {photo: found[photo] for photo in choose(list(found))}
 
 
 def read_npz(path: Path) -> dict[str, np.ndarray]:
@@ -257,12 +278,11 @@ def levels_off(
     )
 
 
-def _call(source: str, photos: Sequence[Path]) -> dict[Path, Any]:
-    function = import_callable(source)
+def _call(function: Callable[[str], Any], title: str, photos: Sequence[Path]) -> dict[Path, Any]:
     found = {}
     for path in photos:
         try:
             found[path] = function(str(path))
         except Exception as error:  # user code can raise anything
-            raise EvidenceError(f"{source} failed with {type(error).__name__} for {path}: {error}") from error
+            raise EvidenceError(f"{title} failed with {type(error).__name__} for {path}: {error}") from error
     return found

@@ -19,12 +19,14 @@ from savedmodel_bakery.exporter.evidence.evidence import (
     Certainty,
     Evidence,
     Fit,
+    Source,
     describe_line,
     digest_of,
     farther,
     levels_off,
     read_by_photo,
     read_npz,
+    title_of,
 )
 from savedmodel_bakery.exporter.evidence.search import PIXELS
 from savedmodel_bakery.exporter.recipe import Preprocessing
@@ -75,7 +77,7 @@ class Inputs(Evidence):
         return f"{fit.distance:.2f} levels"
 
 
-def read_inputs(source: str, photos: Sequence[Path]) -> Inputs:
+def read_inputs(source: Source, photos: Sequence[Path]) -> Inputs:
     """Read the inputs of photos from an `.npz` file by their names, or from a function of a photo's path.
 
     Raises:
@@ -89,8 +91,8 @@ def read_inputs(source: str, photos: Sequence[Path]) -> Inputs:
     for path in others:
         if arrays[path].shape != arrays[first].shape:
             raise EvidenceError(
-                f"{source}: the input for {path.name} has shape {list(arrays[path].shape)}, that for {first.name} "
-                f"{list(arrays[first].shape)}; all must have one shape"
+                f"{title_of(source)}: the input for {path.name} has shape {list(arrays[path].shape)}, that for "
+                f"{first.name} {list(arrays[first].shape)}; all must have one shape"
             )
     return Inputs(list(arrays), np.stack(list(arrays.values())))
 

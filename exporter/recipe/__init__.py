@@ -193,6 +193,11 @@ class Recipe:
 
         Relative paths in the file refer to its folder, or in a version to the working directory.
 
+        Example:
+            >>> from savedmodel_bakery import Recipe
+            >>> Recipe.from_toml("saved_model/efficientnet_lite0/1/assets.extra/recipe.toml").preprocessing.crop
+            '224/256'
+
         Raises:
             RecipeError: the file can't be read, or a value is missing or not allowed.
         """
@@ -202,9 +207,10 @@ class Recipe:
         """Return this recipe with other values of some fields, by name; None is the default of a field.
 
         Example:
-            >>> recipe = Recipe.from_toml("flowers.toml")
-            >>> recipe.with_(scale="-1..1").preprocessing.scale
-            '-1..1'
+            >>> from savedmodel_bakery import Recipe
+            >>> recipe = Recipe.from_toml("saved_model/efficientnet_lite0/1/assets.extra/recipe.toml")
+            >>> recipe.with_(crop="none").preprocessing.crop
+            'none'
 
         Raises:
             RecipeError: a name is unknown, or a value is not allowed.

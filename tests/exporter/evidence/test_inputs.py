@@ -222,6 +222,22 @@ def test_a_function_of_a_path(taken: list[Path], tmp_path: Path, monkeypatch: py
         read_inputs("own_preparation:wrong", taken)
 
 
+def test_functions_and_arrays_in_python(taken: list[Path]) -> None:
+    def fails(_path: str) -> None:
+        raise KeyError("scale")
+
+    arrays = {path.name: np.ones((4, 4, 3)) for path in taken}
+    assert 3 == len(read_inputs(arrays, taken).photos)
+    assert 3 == len(read_inputs({Path(name): array for name, array in arrays.items()}, taken).photos)
+    assert 3 == len(read_inputs(lambda path: arrays[Path(path).name], taken).photos)
+    with pytest.raises(EvidenceError, match=r"fails failed with KeyError for .*: 'scale'"):
+        read_inputs(fails, taken)
+    with pytest.raises(EvidenceError, match=r"^the dict has no inputs$"):
+        read_inputs({}, taken)
+    with pytest.raises(EvidenceError, match=r"^the dict has inputs for 1 photos, but 'x\.jpg' is not the name"):
+        read_inputs({"x.jpg": np.ones((4, 4, 3))}, taken)
+
+
 def test_a_search_without_time_says_so(taken: list[Path], tmp_path: Path) -> None:
     prepare, _ = PIPELINES["load_img"]
     np.savez(tmp_path / "inputs.npz", **{path.name: prepare(path) for path in taken})
