@@ -71,7 +71,7 @@ class Prediction:
         return self.model, self.version, self.signature, as_key(self.arrays)
 
     def _lines(self) -> list[str]:
-        return [f"{alias}\t{array.dtype}{list(array.shape)}" for alias, array in self.arrays.items()]
+        return [f"{alias}\t{array.dtype}{list(array.shape)}" for alias, array in sorted(self.arrays.items())]
 
     @cached_property
     def outputs(self) -> dict[str, Any]:

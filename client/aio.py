@@ -216,6 +216,15 @@ class AsyncClient(BaseAsyncClient):
 
     An asynchronous context manager, for one event loop. For the arguments see `Client`; `transport` is `grpc`, the
     default, or `v2-grpc`.
+
+    Example:
+        >>> import asyncio
+        >>> from savedmodel_bakery import AsyncClient
+        >>> async def name():
+        ...     async with AsyncClient("127.0.0.1:8500", model="efficientnet_lite0") as client:
+        ...         return (await client.metadata())["model_spec"]["name"]
+        >>> asyncio.run(name())
+        'efficientnet_lite0'
     """
 
     def __init__(

@@ -71,6 +71,12 @@ class BaseClient:
             One result for one image; for several a list, in the same order. An image that the model cannot
             read has `ok=False` and does not affect the others.
 
+        Example:
+            >>> from savedmodel_bakery import Client, LocalTransport
+            >>> with Client(transport=LocalTransport("saved_model/efficientnet_lite0")) as client:
+            ...     [result.label for result in client.classify(["examples/coffee.png", "examples/rocket.jpg"])]
+            ['espresso', 'missile']
+
         Raises:
             ClientError: the call failed. RequestRefusedError is also raised before anything is sent, if the model has
                 another task, or if names, dtypes or shapes of the `inputs` do not match the model.
@@ -203,6 +209,13 @@ class BaseClient:
         Returns:
             The outputs, as arrays of the signature's dtypes and shapes.
 
+        Example:
+            >>> import numpy as np
+            >>> from savedmodel_bakery import Client, LocalTransport
+            >>> with Client(transport=LocalTransport("saved_model/efficientnet_lite0")) as client:
+            ...     client.predict({"pixels": np.zeros((2, 224, 224, 3), np.uint8)}, signature="pixels")
+            <Prediction of signature "pixels" of model "efficientnet_lite0" version 1: class_ids int32[2, 5]; ...>
+
         Raises:
             ClientError: the call failed. RequestRefusedError is also raised before anything is sent, if names, types
                 or shapes do not match the signature, or if the request would be larger than 2 GiB.
@@ -289,6 +302,12 @@ class Client(BaseClient):
         model: name of the model; by default that of a `LocalTransport`, or `efficientnet_lite0`, the demo's.
         version: version number; the newest by default.
         label: version label.
+
+    Example:
+        >>> from savedmodel_bakery import Client
+        >>> with Client("127.0.0.1:8500", model="efficientnet_lite0") as client:
+        ...     client.metadata()["model_spec"]["name"]
+        'efficientnet_lite0'
 
     Raises:
         ValueError: an argument is invalid.

@@ -25,6 +25,12 @@ class LocalTransport:
     Attributes:
         model: name of the model.
 
+    Example:
+        >>> from savedmodel_bakery import Client, LocalTransport
+        >>> with Client(transport=LocalTransport("saved_model/efficientnet_lite0")) as client:
+        ...     client.classify("examples/chelsea.png").label
+        'tiger cat'
+
     Raises:
         ClientError: the model cannot be loaded.
         MissingPackageError: the extra is not installed.

@@ -44,7 +44,7 @@ Groups = Mapping[tuple[str, ...], Callable[[Preprocessing], Iterator[dict[str, A
 
 
 Source: TypeAlias = "str | PathLike[str] | Mapping[str, Any] | Callable[[str], Any]"
-"""Where evidence is: a file; a mapping by the names of photos; or a function of a photo's path, or `module:function`."""
+"""Where evidence is: a file; a mapping by the names of photos; or a function of a path, or `module:function`."""
 
 
 class Fit(NamedTuple):
