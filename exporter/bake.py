@@ -30,6 +30,7 @@ from savedmodel_bakery.exporter.validation.report import ParityReport, check_wri
 from savedmodel_bakery.exporter.validation.session import SessionProcess
 from savedmodel_bakery.exporter.validation.validate import Int8Evaluation, Validation, validate_and_record
 from savedmodel_bakery.extras import MissingPackageError
+from savedmodel_bakery.tensorflow_import import warnings_hidden
 
 _SHOWN_LABELS = 3
 _MAX_SHOWN = 40  # characters of each
@@ -138,7 +139,7 @@ def bake(
     Returns:
         The version's folder and its reports.
 
-    Example:
+    Examples:
         >>> from savedmodel_bakery import bake
         >>> result = bake(
         ...     model="flowers.keras",
@@ -235,7 +236,7 @@ def bake(
         calibration = read_calibration(
             complete.optimisation.calibration, complete.optimisation.digests, hold_back=photos is None
         )
-    with nullcontext(session) if session else SessionProcess() as session:
+    with warnings_hidden(), nullcontext(session) if session else SessionProcess() as session:
         progress("building the servable")
         servable = ServableModule(
             network.call, complete, class_names, calibration, others=network.others, tables=network.tables

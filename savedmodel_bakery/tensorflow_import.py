@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import logging
 import os
 import re
 import sys
@@ -44,6 +45,18 @@ def import_tensorflow(*, without: tuple[str, ...]) -> Any:
     finally:
         if collects_garbage:
             gc.enable()
+
+
+@contextmanager
+def warnings_hidden() -> Iterator[None]:
+    """Hide what TensorFlow's Python code logs in the block, such as names of arguments and written files; no errors."""
+    logger = logging.getLogger("tensorflow")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 @contextmanager
