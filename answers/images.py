@@ -124,7 +124,7 @@ def to_srgb(photo: bytes) -> bytes:
     TensorFlow reads the levels in a file whatever its profile says, and networks are trained on photos that are nearly
     all sRGB. Photos of 16 bits stay as they are, because Pillow converts 8 bits only; so do damaged ones.
 
-    Example:
+    Examples:
         >>> from pathlib import Path
         >>> from savedmodel_bakery import to_srgb
         >>> photo = Path("examples/coffee.png").read_bytes()  # without an ICC profile

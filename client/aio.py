@@ -217,7 +217,7 @@ class AsyncClient(BaseAsyncClient):
     An asynchronous context manager, for one event loop. For the arguments see `Client`; `transport` is `grpc`, the
     default, or `v2-grpc`.
 
-    Example:
+    Examples:
         >>> import asyncio
         >>> from savedmodel_bakery import AsyncClient
         >>> async def name():

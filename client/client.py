@@ -69,9 +69,9 @@ class BaseClient:
 
         Returns:
             One result for one image; for several a list, in the same order. An image that the model cannot
-            read has `ok=False` and does not affect the others.
+                read has `ok=False` and does not affect the others.
 
-        Example:
+        Examples:
             >>> from savedmodel_bakery import Client, LocalTransport
             >>> with Client(transport=LocalTransport("saved_model/efficientnet_lite0")) as client:
             ...     [result.label for result in client.classify(["examples/coffee.png", "examples/rocket.jpg"])]
@@ -209,7 +209,7 @@ class BaseClient:
         Returns:
             The outputs, as arrays of the signature's dtypes and shapes.
 
-        Example:
+        Examples:
             >>> import numpy as np
             >>> from savedmodel_bakery import Client, LocalTransport
             >>> with Client(transport=LocalTransport("saved_model/efficientnet_lite0")) as client:
@@ -303,7 +303,7 @@ class Client(BaseClient):
         version: version number; the newest by default.
         label: version label.
 
-    Example:
+    Examples:
         >>> from savedmodel_bakery import Client
         >>> with Client("127.0.0.1:8500", model="efficientnet_lite0") as client:
         ...     client.metadata()["model_spec"]["name"]

@@ -25,7 +25,7 @@ class LocalTransport:
     Attributes:
         model: name of the model.
 
-    Example:
+    Examples:
         >>> from savedmodel_bakery import Client, LocalTransport
         >>> with Client(transport=LocalTransport("saved_model/efficientnet_lite0")) as client:
         ...     client.classify("examples/chelsea.png").label

@@ -193,7 +193,7 @@ class Recipe:
 
         Relative paths in the file refer to its folder, or in a version to the working directory.
 
-        Example:
+        Examples:
             >>> from savedmodel_bakery import Recipe
             >>> Recipe.from_toml("saved_model/efficientnet_lite0/1/assets.extra/recipe.toml").preprocessing.crop
             '224/256'
@@ -206,7 +206,7 @@ class Recipe:
     def with_(self, **changes: Any) -> Recipe:
         """Return this recipe with other values of some fields, by name; None is the default of a field.
 
-        Example:
+        Examples:
             >>> from savedmodel_bakery import Recipe
             >>> recipe = Recipe.from_toml("saved_model/efficientnet_lite0/1/assets.extra/recipe.toml")
             >>> recipe.with_(crop="none").preprocessing.crop
