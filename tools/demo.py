@@ -30,7 +30,7 @@ def main() -> None:
     preferred = preferred_ports(sys.argv[1:])
     os.chdir(CLONE)
     if not any(path.name.isdecimal() for path in BASE_PATH.glob("*")):
-        run("bake --model efficientnet-lite0")
+        run("bake efficientnet-lite0")
     port, rest_api_port = map(free_port, preferred)
     serve = f"serve {BASE_PATH} --port {port} --rest-api-port {rest_api_port}"
     show(f"bakery {serve} &")

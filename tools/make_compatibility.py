@@ -126,6 +126,7 @@ BEHAVIOUR = {
     "missing base paths": "delay neither new versions of other models nor later configurations, by RPC or from the "
     "polled file; at the start the server waits for them, as the real server does, but "
     "reads the file meanwhile",
+    "status of a version whose load is retried": "LOADING with the error of the last attempt, not without one",
     "logs": "different, except for the lines that say where the server listens",
 }
 

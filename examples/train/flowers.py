@@ -97,7 +97,7 @@ def main() -> None:
 
     print(f"accuracy on {len(test_pictures)} pictures that the network was not trained on: {accuracy:.3f}")
     print("bake it; what prepare() does is found from the predictions:")
-    print("  bakery bake --model flowers.keras --labels flowers.txt --photos photos --predictions predictions.csv")
+    print("  bakery bake flowers.keras --labels flowers.txt --photos photos --predictions predictions.csv")
 
 
 if __name__ == "__main__":
