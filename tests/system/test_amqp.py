@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import aio_pika
+import bakery_command
 import numpy as np
 import pika
 import pytest
@@ -292,6 +293,9 @@ def test_the_client_command_sends_and_fetches(broker: RabbitMQ, start: StartWork
     (line,) = run("results", "results").splitlines()
     assert identity == json.loads(line)["id"]
     assert "INVALID_ARGUMENT" in json.loads(line)["error"]
+    identity = run("--result-queue", "results", "-i", str(tmp_path / "x.json")).strip()
+    ended = bakery_command.run("amqp", "results", "results", "--url", broker.url(), "--idle-seconds", "5")
+    assert (0, identity) == (ended.returncode, json.loads(ended.stdout)["id"])
 
 
 def test_async_clients_call_concurrently_and_fetch_results(broker: RabbitMQ, start: StartWorker) -> None:
