@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.answers.signatures import DEFAULT_SIGNATURE
 from savedmodel_bakery.client.aio import BaseAsyncClient
-from savedmodel_bakery.client.calls import Call, ModelSpec, Result
+from savedmodel_bakery.client.calls import Call, ModelSpec, Result, first_cause
 from savedmodel_bakery.client.client import BaseClient
 from savedmodel_bakery.client.servers import check_timeout
 from savedmodel_bakery.defaults import DEFAULT_MODEL
@@ -88,7 +88,11 @@ class AmqpClient(BaseClient):
         """
         self._check_open()
         call = self._flows.unchecked_predict(inputs, signature=signature, output_filter=output_filter)
-        return self._amqp.run(self._amqp.transport.submit(call, result_queue=result_queue, expiration_s=expiration_s))
+        try:
+            submitted = self._amqp.transport.submit(call, result_queue=result_queue, expiration_s=expiration_s)
+            return self._amqp.run(submitted)
+        except ClientError as exc:
+            raise exc.with_traceback(None) from first_cause(exc)
 
     def results(self, result_queue: str, *, idle_s: float) -> Iterator[tuple[str, Prediction | ClientError]]:
         """Consume the replies to submitted requests until none arrives for `idle_s` seconds.
@@ -142,7 +146,10 @@ class AsyncAmqpClient(BaseAsyncClient):
         """Publish a request whose reply is sent to a queue; see `AmqpClient.submit`."""
         self._check_open()
         call = self._flows.unchecked_predict(inputs, signature=signature, output_filter=output_filter)
-        return await self._amqp.submit(call, result_queue=result_queue, expiration_s=expiration_s)
+        try:
+            return await self._amqp.submit(call, result_queue=result_queue, expiration_s=expiration_s)
+        except ClientError as exc:
+            raise exc.with_traceback(None) from first_cause(exc)
 
     def results(self, result_queue: str, *, idle_s: float) -> AsyncIterator[tuple[str, Prediction | ClientError]]:
         """Consume the replies to submitted requests; see `AmqpClient.results`."""

@@ -54,6 +54,8 @@ def test_a_missing_broker_is_a_failed_connection_and_the_password_is_not_shown(c
     with AmqpClient(url) as client, pytest.raises(ConnectionFailedError) as caught:
         client.status()
     assert f"cannot connect to 127.0.0.1:{closed_port} over AMQP; is a broker running there?" == str(caught.value)
+    assert isinstance(cause := caught.value.__cause__, ConnectionRefusedError)
+    assert (None, None) == (cause.__cause__, cause.__traceback__)
     command = [sys.executable, "-m", "savedmodel_bakery.client", "--format", "AMQP", "-t", url, "status"]
     process = subprocess.run(command, check=False, capture_output=True, text=True)
     assert (3, "", f"error: {caught.value}\n") == (process.returncode, process.stdout, process.stderr)
