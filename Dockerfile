@@ -77,7 +77,7 @@ COPY requirements/builder.lock requirements/
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
     pip install --no-deps --require-hashes --requirement requirements/builder.lock
 COPY . .
-RUN bakery bake --model "$MODEL" --name "$MODEL_NAME" --out /models \
+RUN bakery bake "$MODEL" --name "$MODEL_NAME" --out /models \
     ${MODEL_VERSION:+--version "$MODEL_VERSION"} ${RECIPE:+--recipe "$RECIPE"}
 
 FROM ${PYTHON_BASE} AS client

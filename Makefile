@@ -54,7 +54,7 @@ demo: $(VENV)/.installed ## Bake EfficientNet-Lite0, serve it, classify two phot
 	@$(BIN)/python tools/demo.py $(PORT) $(REST_API_PORT)
 
 bake: $(VENV)/.installed ## Bake EfficientNet-Lite0 unless a version is already published.
-	@ls "$(MODEL_BASE_PATH)"/[0-9]*/saved_model.pb >/dev/null 2>&1 || $(BIN)/python -m exporter bake --model efficientnet-lite0
+	@ls "$(MODEL_BASE_PATH)"/[0-9]*/saved_model.pb >/dev/null 2>&1 || $(BIN)/python -m exporter bake efficientnet-lite0
 
 serve: bake ## Serve EfficientNet-Lite0 in the foreground: gRPC on 8500, REST on 8501.
 	exec $(BIN)/python -m serving --port=$(PORT) --rest_api_port=$(REST_API_PORT) \

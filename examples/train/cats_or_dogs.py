@@ -91,7 +91,7 @@ def main() -> None:
 
     print(f"accuracy on {len(test_pictures)} pictures that the network was not trained on: {accuracy:.3f}")
     print("bake it, with what prepare() does and what the network returns as options:")
-    print("  bakery bake --model cats_or_dogs.keras --labels cats_or_dogs.txt --outputs logits \\")
+    print("  bakery bake cats_or_dogs.keras --labels cats_or_dogs.txt --outputs logits \\")
     print("      --crop none --resize bilinear --no-antialias")
 
 

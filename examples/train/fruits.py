@@ -91,7 +91,7 @@ def main() -> None:
 
     print(f"labels that are right on {len(test_pictures)} pictures that were not trained on: {accuracy:.3f}")
     print("bake it, with what prepare() does and what the network returns as options:")
-    print("  bakery bake --model fruits.keras --labels fruits.txt --outputs probabilities \\")
+    print("  bakery bake fruits.keras --labels fruits.txt --outputs probabilities \\")
     print("      --crop none --resize bilinear --no-antialias --scale 0..1 --channels RGB")
 
 

@@ -122,7 +122,7 @@ def main() -> None:
     Path("drawings.json").write_text(json.dumps(boxes, indent=2) + "\n")
 
     print("bake it, with what prepare() does and what the network returns as options:")
-    print("  bakery bake --model shapes.keras --labels shapes.txt --boxes yxyx --box-unit fractions \\")
+    print("  bakery bake shapes.keras --labels shapes.txt --boxes yxyx --box-unit fractions \\")
     print("      --outputs logits --crop letterbox --resize bilinear --no-antialias --scale 0..1 --channels RGB")
 
 

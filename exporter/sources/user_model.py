@@ -55,7 +55,7 @@ def _explain(error: str, path: Path, custom_objects: str | None) -> str:
     if saved_by.startswith("2."):
         return (
             f"{error}; it was saved by Keras {saved_by}: load it with the package tf-keras, "
-            'tf_keras.models.load_model(…).export("FOLDER"), and bake --model FOLDER'
+            'tf_keras.models.load_model(…).export("FOLDER"), and bake FOLDER'
         )
     function = "or pass --model package.module:callable, a function that returns the model"
     unknown = re.search(r"(?:Could not locate (?:class|function)|Unknown (?:layer|object):?) '([^']+)'", error)
