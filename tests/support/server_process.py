@@ -25,7 +25,8 @@ START_TIMEOUT_S = 90
 # takes a port between this choice and the start of a server.
 _PORTS = 2000
 _FIRST_PORT = 20_000 + _PORTS * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-_candidates = itertools.cycle(range(_FIRST_PORT, _FIRST_PORT + _PORTS))
+_OFFSET = 97 * os.getpid() % _PORTS  # two runs of the tests at the same time seldom choose the same ports
+_candidates = itertools.cycle(_FIRST_PORT + (_OFFSET + number) % _PORTS for number in range(_PORTS))
 
 
 def free_port() -> int:
