@@ -109,7 +109,7 @@ def test_an_output_of_another_type_is_a_difference(server: ServerProcess, copy: 
 def test_a_folder_without_goldens_is_rejected(server: ServerProcess, tmp_path: Path) -> None:
     result = check(server, tmp_path)
     assert 2 == result.returncode
-    assert f"{tmp_path} has no assets.extra/goldens: pass the folder of a baked version" in result.stderr
+    assert f"{tmp_path} has no assets.extra/goldens: pass the folder of a baked model or version" in result.stderr
 
 
 def test_damaged_goldens_are_rejected(server: ServerProcess, copy: Path) -> None:

@@ -157,7 +157,7 @@ def test_batching_in_the_graph(
 def test_parity_of_a_published_version(baked: BakeResult, folder: Path) -> None:
     """Photos that it was calibrated with don't count."""
     files = sorted((folder / "photos").glob("*.png"))
-    report, _ = compare_with_source(
+    report = compare_with_source(
         baked.path, baked.recipe, files, lambda _: Classify.tolerance, lambda _: None, min_agreement=0.7
     )
     assert report.int8

@@ -177,7 +177,7 @@ def test_a_turned_photo_is_cropped_and_resized_like_the_upright_one(value: int, 
         with Image.open(io.BytesIO(stored)) as opened:
             upright.append(encode(ImageOps.exif_transpose(opened), "PNG"))
         turned.append(stored)
-    expected, sizes, _ = reader(crop)(tf.constant(upright))
+    expected, sizes, _, _ = reader(crop)(tf.constant(upright))
     result, upright_sizes, errors, _ = reader(crop)(tf.constant(turned))
     np.testing.assert_array_equal(sizes, upright_sizes)
     assert [b""] * len(turned) == errors.numpy().tolist()

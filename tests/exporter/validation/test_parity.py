@@ -272,6 +272,7 @@ class TestProgram:
         assert 1 == ended.returncode
 
     def test_another_savedmodel_is_rejected(self, tmp_path: Path) -> None:
+        (tmp_path / "saved_model.pb").touch()
         ended = run("parity", tmp_path)
         assert f"error: no assets.extra/recipe.toml in {tmp_path}: pass the folder of a version" in ended.stderr
         assert 1 == ended.returncode
