@@ -228,17 +228,20 @@ def test_the_command_of_the_documentation_works(clone: Path, lite0: Path, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("model", "error"),
+    ("model", "code", "error"),
     [
-        ("none", "no version of sizing found under"),
+        ("none", 2, "no version of sizing found under"),
         (
             "half_plus_two",
+            1,
             'model "sizing" version 1 does not take photos: none of its signatures',
         ),
     ],
 )
-def test_an_unusable_model_is_reported_in_one_line(tmp_path: Path, inputs: Path, model: str, error: str) -> None:
+def test_an_unusable_model_is_reported_in_one_line(
+    tmp_path: Path, inputs: Path, model: str, code: int, error: str
+) -> None:
     (tmp_path / "none").mkdir()
     model_makers.half_plus(tmp_path / "half_plus_two", 1)
-    assert 1 == start_job(tmp_path / model, inputs, tmp_path / "out", tmp_path / "log").wait()
+    assert code == start_job(tmp_path / model, inputs, tmp_path / "out", tmp_path / "log").wait()
     assert error in (tmp_path / "log").read_text().splitlines()[-1]
