@@ -149,10 +149,14 @@ def run_flow(flow: Generator[Request, Any, Result], send: Callable[[Request], An
 def first_cause(error: ClientError) -> BaseException | None:
     """Return the exception that an error began with, without traceback and causes of its own; None if there is none.
 
-    Libraries raise several in turn, whose tracebacks hide the error.
+    Libraries raise several in turn, whose tracebacks hide the error. An exception may be among its own causes.
     """
     cause: BaseException = error
+    seen = {id(cause)}
     while following := cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__):
+        if id(following) in seen:
+            break
+        seen.add(id(following))
         cause = following
     return None if cause is error else cause.with_traceback(None)
 
