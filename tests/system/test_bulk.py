@@ -230,7 +230,7 @@ def test_the_command_of_the_documentation_works(clone: Path, lite0: Path, tmp_pa
 @pytest.mark.parametrize(
     ("model", "code", "error"),
     [
-        ("none", 2, "no version of sizing found under"),
+        ("none", 2, "none contains no version; versions are folders named 1, 2, 3, …"),
         (
             "half_plus_two",
             1,
