@@ -6,7 +6,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -68,7 +68,7 @@ class PhotoHandlers:
         parts = read_parts(request, context)
         with self._registry.acquire(choice) as servable:
             model = PhotoModel(servable)
-            photos = sort_parts(parts, model.others)
+            photos = sort_parts(parts, model.others, context)
             outputs = model.run(photos, context)
         context.charge(response_size(outputs))
         prediction = model.prediction(outputs)
@@ -102,17 +102,24 @@ class Part(NamedTuple):
     content: bytes
 
 
-def read_parts(request: Request, context: RequestContext) -> list[Part]:
+def read_parts(request: Request, context: RequestContext) -> Iterable[Part]:
     """Return the parts of a request: those of a form (RFC 7578), or else the body as it is, which is a photo.
 
-    curl's `--data-binary` names the body a form of another type, so only `multipart/…` is taken as one.
+    A form is read as its parts are taken; then StatusError (INVALID_ARGUMENT) is raised if it is damaged. curl's
+    `--data-binary` names the body a form of another type, so only `multipart/…` is taken as one.
     """
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding != "identity":
         raise invalid_argument(f"invalid Content-Encoding {shown(encoding)}: photos must be sent uncompressed")
     media_type, options = parse_options_header(request.headers.get("content-type", ""))
     if media_type.startswith("multipart/"):
-        return _read_form(request.body, media_type, options.get("boundary", ""), context)
+        if media_type != _FORM:
+            raise invalid_argument(
+                f"invalid Content-Type {shown(media_type)}: must be {_FORM} for a form, or any type that is not "
+                "multipart for a single photo"
+            )
+        context.charge(len(request.body))
+        return _read_form(request.body, options.get("boundary", ""))
     if not request.body:
         raise invalid_argument("the body is empty: it must be an image file, or a form with image files")
     return [Part("", True, request.body)]
@@ -127,11 +134,13 @@ def results_response(document: dict[str, Any]) -> Response:
     return Response(200, f"{text}\n".encode(), headers=NOSNIFF)
 
 
-def sort_parts(parts: Sequence[Part], specs: Mapping[str, TensorSpec]) -> list[tuple[bytes, dict[str, Any]]]:
+def sort_parts(
+    parts: Iterable[Part], specs: Mapping[str, TensorSpec], context: RequestContext
+) -> list[tuple[bytes, dict[str, Any]]]:
     """Return the photos of a form, each with its values of the inputs in `specs`, which are beside the photo.
 
     The fields of an input belong to the photos in their order. Raises StatusError (INVALID_ARGUMENT) for a field that
-    is none, or whose value can't be read.
+    is none, or whose value can't be read, and OverloadError for too many photos or fields of an input.
     """
     photos: list[bytes] = []
     values: dict[str, list[Any]] = {alias: [] for alias in specs}
@@ -141,8 +150,10 @@ def sort_parts(parts: Sequence[Part], specs: Mapping[str, TensorSpec]) -> list[t
                 text = part.content if part.is_file else parse_value(part.name, part.content.decode(), specs[part.name])
             except ValueError as error:
                 raise invalid_argument(str(error)) from error
+            context.check_rows(len(values[part.name]) + 1)
             values[part.name].append(text)
         elif part.is_file:
+            context.check_rows(len(photos) + 1)
             photos.append(part.content)
         else:
             inputs = f"; other fields are inputs of the model: {', '.join(specs)}" if specs else ""
@@ -160,15 +171,7 @@ def sort_parts(parts: Sequence[Part], specs: Mapping[str, TensorSpec]) -> list[t
     return [(photo, {alias: rows[place] for alias, rows in values.items()}) for place, photo in enumerate(photos)]
 
 
-def _read_form(body: bytes, media_type: str, boundary: str, context: RequestContext) -> list[Part]:
-    if media_type != _FORM:
-        raise invalid_argument(
-            f"invalid Content-Type {shown(media_type)}: must be {_FORM} for a form, or any type that is not multipart "
-            "for a single photo"
-        )
-    context.charge(len(body))
-    parts: list[Part] = []
-    photos = 0
+def _read_form(body: bytes, boundary: str) -> Iterator[Part]:
     pieces: list[bytes] = []
     try:
         parser = PushMultipartParser(boundary, header_charset=_NAMES)
@@ -177,15 +180,12 @@ def _read_form(body: bytes, media_type: str, boundary: str, context: RequestCont
             if isinstance(event, MultipartSegment):
                 segment = event
             elif event is None:
-                parts.append(_part(segment, b"".join(pieces)))
+                yield _part(segment, b"".join(pieces))
                 pieces = []
-                photos += parts[-1].is_file and parts[-1].name != SECOND_IMAGE
-                context.check_rows(photos)
             else:
                 pieces.append(event)
     except MultipartError as error:
         raise invalid_argument(f"the body is not a valid {_FORM}: {error.args[0]}") from error
-    return parts
 
 
 def _part(segment: MultipartSegment, content: bytes) -> Part:

@@ -265,7 +265,8 @@ SPECS = {
 
 def sort(*parts: tuple[str, tuple[str | None, bytes]], specs: Any = SPECS) -> list[tuple[bytes, dict[str, Any]]]:
     headers, body = form(*parts)
-    return sort_parts(read_parts(Request("POST", "/", headers, body), RequestContext(max_rows=2)), specs)
+    context = RequestContext(max_rows=2)
+    return sort_parts(read_parts(Request("POST", "/", headers, body), context), specs, context)
 
 
 def test_fields_of_other_inputs_belong_to_the_photos_in_their_order() -> None:
@@ -301,6 +302,8 @@ PHOTO = ("file", ("a", b"photo"))
         ),
         pytest.param([("tab", (None, b"1"))], "the form has no file", id="no photo"),
         pytest.param([PHOTO] * 3, "rows", id="more photos than rows are allowed"),
+        pytest.param([PHOTO, *[("text", (None, b"x"))] * 3], "3 rows", id="more fields than rows are allowed"),
+        pytest.param([PHOTO, *[("image_2", PHOTO[1])] * 3], "3 rows", id="more second images than rows are allowed"),
     ],
 )
 def test_a_form_whose_fields_do_not_fit(parts: list[Any], message: str) -> None:
