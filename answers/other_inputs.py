@@ -17,7 +17,10 @@ from savedmodel_bakery.wire.status import StatusError
 IMAGE = "image"
 
 SECOND_IMAGE = "image_2"
-"""The second image of models that take two."""
+"""The second image of models that take two, whatever the network calls it."""
+
+SECOND_PIXELS = "pixels_2"
+"""The second image of the signature `pixels`."""
 
 Specs = Mapping[str, TensorSpec]
 

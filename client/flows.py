@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from savedmodel_bakery.answers.images import encode_png, list_images, read_image
-from savedmodel_bakery.answers.other_inputs import IMAGE, SECOND_IMAGE
+from savedmodel_bakery.answers.other_inputs import IMAGE, SECOND_IMAGE, SECOND_PIXELS
 from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.answers.signatures import DEFAULT_SIGNATURE, Signature, Signatures, as_array, read_signatures
 from savedmodel_bakery.answers.task import ImageResult, ResultT, Task
@@ -151,7 +151,7 @@ class Flows:
         results: dict[int, ResultT] = {}
         for name, aliases, pairs in (
             (signature, (IMAGE, SECOND_IMAGE), files),
-            ("pixels", ("pixels", "pixels_2"), pixels),
+            ("pixels", ("pixels", SECOND_PIXELS), pixels),
         ):
             if not pairs:
                 continue

@@ -6,14 +6,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from savedmodel_bakery.answers.other_inputs import IMAGE, SECOND_IMAGE, SECOND_PIXELS
 from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.tensor_types import Tensor
 
-SECOND_IMAGE = "image_2"
-"""The name of the second image in the signatures, whatever the network calls it."""
-
 _SIGNATURE_NAME = re.compile(r"[A-Za-z]\w*", re.ASCII)  # other names would be changed by TensorFlow
-_TAKEN = {"image", SECOND_IMAGE, "pixels", "pixels_2"}
+_TAKEN = {IMAGE, SECOND_IMAGE, "pixels", SECOND_PIXELS}
 _NUMBERS = re.compile(r"bool|u?int(8|16|32|64)|b?float16|float32|float64")
 STRING = "string"
 

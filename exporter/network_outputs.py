@@ -25,9 +25,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from savedmodel_bakery.answers.other_inputs import SECOND_IMAGE
 from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.box_outputs import assign_boxes
-from savedmodel_bakery.exporter.network_inputs import SECOND_IMAGE, OtherInputs, listed
+from savedmodel_bakery.exporter.network_inputs import OtherInputs, listed
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.recipe.model import parse_names, parse_point_names
 from savedmodel_bakery.exporter.tensor_types import (

@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from savedmodel_bakery.answers.other_inputs import SECOND_IMAGE, SECOND_PIXELS
 from savedmodel_bakery.errors import PublishError
 from savedmodel_bakery.exporter import network_outputs, optimisation
 from savedmodel_bakery.exporter.calibration import NO_CALIBRATION, Calibration, extend
 from savedmodel_bakery.exporter.graph_functions import graph_function, lazy_function, propagate_lazy
 from savedmodel_bakery.exporter.image.per_image import ReadImages, read_images
 from savedmodel_bakery.exporter.image.pixels import normalise
-from savedmodel_bakery.exporter.network_inputs import SECOND_IMAGE, OtherInputs
+from savedmodel_bakery.exporter.network_inputs import OtherInputs
 from savedmodel_bakery.exporter.recipe import Preprocessing, Recipe
 from savedmodel_bakery.exporter.runs import batch_calls, compute_in_runs, fail_on_bad_image, place_rows, rows_with_bytes
 from savedmodel_bakery.exporter.signature_inputs import (
-    SECOND_PIXELS,
     check_rows,
     filled,
     input_specs,

@@ -7,13 +7,11 @@ from typing import Literal
 
 import tensorflow as tf
 
+from savedmodel_bakery.answers.other_inputs import SECOND_IMAGE, SECOND_PIXELS
 from savedmodel_bakery.exporter.image.per_image import ReadImages
-from savedmodel_bakery.exporter.network_inputs import SECOND_IMAGE, OtherInputs
+from savedmodel_bakery.exporter.network_inputs import OtherInputs
 from savedmodel_bakery.exporter.signatures import ENCODED_FEATURE, SECOND_ENCODED_FEATURE
 from savedmodel_bakery.exporter.tensor_types import Integer, Tensor, Texts
-
-SECOND_PIXELS = "pixels_2"
-"""The second image of signature `pixels`."""
 
 
 def input_specs(

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from savedmodel_bakery.answers.other_inputs import SECOND_IMAGE
 from savedmodel_bakery.errors import SourceError
-from savedmodel_bakery.exporter.network_inputs import SECOND_IMAGE, Input, OtherInputs, split_inputs
+from savedmodel_bakery.exporter.network_inputs import Input, OtherInputs, split_inputs
 from savedmodel_bakery.exporter.recipe.model import OBJECT_DETECTION_API
 from savedmodel_bakery.exporter.sources.tables import find_tables
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch, Tensor

@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from savedmodel_bakery.answers.other_inputs import SECOND_IMAGE
 from savedmodel_bakery.errors import SourceError, VerificationError
 from savedmodel_bakery.exporter.image.pixels import normalise
-from savedmodel_bakery.exporter.network_inputs import SECOND_IMAGE, listed
+from savedmodel_bakery.exporter.network_inputs import listed
 from savedmodel_bakery.exporter.network_outputs import assign_roles, role_of
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.recipe.model import parse_names

@@ -17,6 +17,7 @@ import numpy as np
 from google.protobuf.json_format import MessageToDict
 
 from savedmodel_bakery.answers import run_lengths
+from savedmodel_bakery.answers.other_inputs import SECOND_PIXELS
 from savedmodel_bakery.exporter.tasks.task import Signature, Task, Tolerance
 from savedmodel_bakery.exporter.validation.other_values import OtherValues
 from savedmodel_bakery.exporter.validation.session import (
@@ -58,7 +59,7 @@ def golden_requests(task: Task, photos: Sequence[tuple[bytes, OtherValues]], pix
             case "pixels":
                 pictures = {"pixels": pixels[np.newaxis]}
                 if others.second is not None:
-                    pictures["pixels_2"] = pixels[np.newaxis]
+                    pictures[SECOND_PIXELS] = pixels[np.newaxis]
                 single.append(predict_request(name, {**pictures, **repeated(others, 1)}, outputs))
             case "examples":
                 single.append(example_request(name, smallest, others))

@@ -12,8 +12,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from savedmodel_bakery.answers.other_inputs import SECOND_IMAGE
 from savedmodel_bakery.errors import ParityError, RecipeError
-from savedmodel_bakery.exporter.network_inputs import SECOND_IMAGE, STRING, OtherInput, OtherInputs
+from savedmodel_bakery.exporter.network_inputs import STRING, OtherInput, OtherInputs
 from savedmodel_bakery.files import read_small
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from savedmodel_bakery.exporter.network_inputs import SECOND_IMAGE
+from savedmodel_bakery.answers.other_inputs import SECOND_IMAGE
 from savedmodel_bakery.exporter.recipe import SCALES, Preprocessing, Recipe, describe_scale
 from savedmodel_bakery.exporter.sources import keras_application
 from savedmodel_bakery.exporter.sources.network import Network

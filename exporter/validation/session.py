@@ -21,9 +21,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from savedmodel_bakery.answers.other_inputs import SECOND_IMAGE
 from savedmodel_bakery.errors import ParityError, VerificationError
 from savedmodel_bakery.exporter import publish
-from savedmodel_bakery.exporter.network_inputs import SECOND_IMAGE
 from savedmodel_bakery.exporter.signatures import ENCODED_FEATURE, SECOND_ENCODED_FEATURE
 from savedmodel_bakery.exporter.tasks.task import Answers
 from savedmodel_bakery.exporter.validation.other_values import NOTHING, OtherValues
