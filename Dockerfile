@@ -40,6 +40,7 @@ COPY exporter exporter
 COPY labels labels
 COPY savedmodel_bakery savedmodel_bakery
 COPY serving serving
+COPY storage storage
 COPY wire wire
 RUN env --unset=PIP_PYTHON pip wheel --no-build-isolation --no-deps --wheel-dir /wheels .
 

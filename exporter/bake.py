@@ -30,6 +30,7 @@ from savedmodel_bakery.exporter.validation.report import ParityReport, check_wri
 from savedmodel_bakery.exporter.validation.session import SessionProcess
 from savedmodel_bakery.exporter.validation.validate import Int8Evaluation, Validation, validate_and_record
 from savedmodel_bakery.extras import MissingPackageError
+from savedmodel_bakery.storage.folders import check_free, published_versions
 from savedmodel_bakery.tensorflow_import import warnings_hidden
 
 _SHOWN_LABELS = 3
@@ -174,7 +175,7 @@ def bake(
     if model is None:
         raise RecipeError("no model given: pass --model, or state it in the --recipe file")
     base_path = Path(out) / publish.check_name(publish.default_name(model) if name is None else name)
-    publish.check_free(base_path, version)
+    check_free(base_path, version)
     if parity_html is not None:
         check_writable(Path(parity_html))
     if python_model is None:
@@ -317,7 +318,7 @@ def _describe_labels(class_names: ClassNames) -> Iterator[str]:
 
 
 def _check_same_model(base_path: Path, model: str) -> None:
-    newest = max(publish.published_versions(base_path).items(), default=None)
+    newest = max(published_versions(base_path).items(), default=None)
     if newest is None or not (newest[1] / publish.RECIPE_FILE).is_file():
         return
     served = read_recipe_file(newest[1] / publish.RECIPE_FILE).values.get("model")

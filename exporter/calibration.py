@@ -16,8 +16,8 @@ import numpy as np
 from savedmodel_bakery.answers.photo import IMAGE_SUFFIXES, UnreadablePhotoError
 from savedmodel_bakery.answers.photo_files import FileList, check_parquet_files, open_file
 from savedmodel_bakery.errors import RecipeError
-from savedmodel_bakery.exporter.publish import writing
 from savedmodel_bakery.interrupts import cleaning_up
+from savedmodel_bakery.storage.folders import writing
 
 MIN_PHOTOS = 10
 """Fewer that can be read are rejected. Those that are held back count too."""

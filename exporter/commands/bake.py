@@ -9,9 +9,10 @@ import click
 
 from savedmodel_bakery.exporter.commands import options
 from savedmodel_bakery.exporter.commands.running import NO_EVIDENCE, print_progress, print_warning, tensorflow
-from savedmodel_bakery.exporter.publish import check_free, check_name, default_name
+from savedmodel_bakery.exporter.publish import check_name, default_name
 from savedmodel_bakery.exporter.recipe import RecipeFile, read_recipe_file
 from savedmodel_bakery.groups import Command
+from savedmodel_bakery.storage.folders import check_free
 
 if TYPE_CHECKING:
     from savedmodel_bakery.exporter.bake import BakeResult

@@ -19,6 +19,7 @@ from savedmodel_bakery.exporter.recipe import Recipe, convert_values, read_recip
 from savedmodel_bakery.exporter.resources import example_photos
 from savedmodel_bakery.files import parse_toml
 from savedmodel_bakery.groups import Command
+from savedmodel_bakery.storage.folders import find_version, published_versions
 
 _INSPECT_EXAMPLES = """\b
 Examples:
@@ -72,7 +73,7 @@ def inspect(folder: Path, as_mermaid: bool, as_json: bool) -> None:
     Of a model: the number, size, time and path of each version, lowest first. Of a version: its signatures, its recipe,
     its size, the steps of a pipeline, and the oldest TensorFlow in which bakes of this task and precision were tested.
     """
-    version = publish.find_version(folder)
+    version = find_version(folder)
     if version == folder or as_mermaid:
         _inspect_version(version, as_mermaid, as_json)
     else:
@@ -163,7 +164,7 @@ def _list_versions(path: Path, as_json: bool) -> None:
             "size_bytes": publish.size_of(folder),
             "published": datetime.fromtimestamp(folder.stat().st_mtime, timezone.utc).isoformat(timespec="seconds"),
         }
-        for version, folder in publish.published_versions(path).items()
+        for version, folder in published_versions(path).items()
     ]
     if as_json:
         click.echo(json.dumps(rows))
@@ -211,7 +212,7 @@ def parity(
     FOLDER is that of a version, or of a model, whose newest version is compared. The reference decodes, crops and
     resizes with Pillow and NumPy, and calls the network directly. Exits with 1 if a photo is beyond tolerance.
     """
-    saved_model = publish.find_version(folder)
+    saved_model = find_version(folder)
     recipe_file = saved_model / publish.RECIPE_FILE
     if not recipe_file.is_file():
         raise PublishError(

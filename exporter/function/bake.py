@@ -27,6 +27,7 @@ from savedmodel_bakery.exporter.sources.user_model import import_callable
 from savedmodel_bakery.exporter.tensor_types import Tensor
 from savedmodel_bakery.exporter.validation.goldens import write_goldens
 from savedmodel_bakery.exporter.validation.session import SessionProcess, decode_outputs, predict_request
+from savedmodel_bakery.storage.folders import check_free, writing
 from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.tensors import as_array
 
@@ -45,7 +46,7 @@ def bake_function(
     progress: Callable[[str], None] = lambda _: None,
 ) -> Path:
     """Bake the function that `package.module:callable` names as a version under `base_path`; return its folder."""
-    publish.check_free(base_path, version)
+    check_free(base_path, version)
     aliases = [declared.alias for declared in inputs]
     if repeated := sorted({alias for alias in aliases if aliases.count(alias) > 1}):
         raise RecipeError(f"duplicate input {repeated[0]}: input names must be unique")
@@ -99,7 +100,7 @@ def _validate(
             tolerance = _compare(alias, array, outputs[alias])
             if tolerance is not None:
                 tolerances[alias] = max(tolerance, tolerances.get(alias, 0.0))
-    with publish.writing(version):
+    with writing(version):
         write_goldens(version, model_name, logs, tolerances)
 
 

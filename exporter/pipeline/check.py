@@ -11,8 +11,8 @@ from pathlib import Path
 
 from savedmodel_bakery.errors import PipelineError, PublishError
 from savedmodel_bakery.exporter.pipeline.pipeline_file import Pipeline, Step
-from savedmodel_bakery.exporter.publish import find_version
 from savedmodel_bakery.exporter.signatures import Signature, Tensor, read_signatures, unify, unify_all
+from savedmodel_bakery.storage.folders import find_version
 from savedmodel_bakery.wire import dtypes
 
 

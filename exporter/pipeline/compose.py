@@ -30,6 +30,7 @@ from savedmodel_bakery.exporter.validation.session import (
     predict_request,
     read_photo,
 )
+from savedmodel_bakery.storage.folders import check_free, writing
 from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.tensors import as_array
 
@@ -62,7 +63,7 @@ def compose(
     that come with the package. Returns the version's folder, and the number of requests for which its answers were
     compared with those of the steps.
     """
-    publish.check_free(base_path, version)
+    check_free(base_path, version)
     examples = make_examples(checked, resources.example_photos() if photos is None else photos, example)
 
     def save(path: Path) -> None:
@@ -158,7 +159,7 @@ def validate_pipeline(
             _compare(decode_outputs(log), outputs)
         logs += responses[: MAX_PHOTOS + 1 - len(logs)]
         compared += len(responses)
-    with publish.writing(version):
+    with writing(version):
         write_goldens(version, model_name, logs, golden_tolerances(logs))
     return compared
 

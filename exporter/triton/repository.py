@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from savedmodel_bakery.errors import PublishError
-from savedmodel_bakery.exporter.publish import check_outside_versions, staging, writing
+from savedmodel_bakery.storage.folders import check_outside_versions, staging, writing
 
 CONFIG = "config.pbtxt"
 SAVED_MODEL = "saved_model"

@@ -23,11 +23,11 @@ import numpy as np
 
 from savedmodel_bakery.answers.other_inputs import SECOND_IMAGE
 from savedmodel_bakery.errors import ParityError, VerificationError
-from savedmodel_bakery.exporter import publish
 from savedmodel_bakery.exporter.signatures import ENCODED_FEATURE, SECOND_ENCODED_FEATURE
 from savedmodel_bakery.exporter.tasks.task import Answers
 from savedmodel_bakery.exporter.validation.other_values import NOTHING, OtherValues
 from savedmodel_bakery.interrupts import cleaning_up
+from savedmodel_bakery.storage.folders import writing
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.examples import encode_example
 from savedmodel_bakery.wire.tensors import decode_array, encode_tensor
@@ -66,7 +66,7 @@ class SessionProcess:
 
     def __enter__(self) -> SessionProcess:
         with ExitStack() as cleanup:
-            with publish.writing(Path(tempfile.gettempdir())):
+            with writing(Path(tempfile.gettempdir())):
                 self._folder = Path(tempfile.mkdtemp())
                 cleanup.enter_context(cleaning_up(partial(shutil.rmtree, self._folder, ignore_errors=True)))
                 log = cleanup.enter_context((self._folder / "log").open("wb"))
@@ -101,7 +101,7 @@ class SessionProcess:
         be called before the next `start`. It raises a VerificationError if the SavedModel can't be loaded or run.
         """
         requests_file, responses_file = self._folder / "requests", self._folder / "responses"
-        with publish.writing(self._folder):
+        with writing(self._folder):
             write_records(requests_file, requests)
         command = json.dumps([str(saved_model.absolute()), str(requests_file), str(responses_file)])
         with suppress(BrokenPipeError):  # if the process has ended, there is no answer either

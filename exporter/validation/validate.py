@@ -39,6 +39,7 @@ from savedmodel_bakery.exporter.validation.session import (
     photo_requests,
     read_photo,
 )
+from savedmodel_bakery.storage.folders import writing
 
 # Photos that are compared at once, which limits the memory that their files take.
 _BATCH = 100
@@ -114,12 +115,12 @@ def validate_and_record(
         check.add(responses)
         if golden_responses is not None:
             logs = golden_responses()
-            with publish.writing(version):
+            with writing(version):
                 least = tolerance if recipe.optimisation.precision in ("bfloat16", "float16") else None
                 write_goldens(version, model_name, logs, golden_tolerances(logs, least))
             golden = []  # once is enough
     report = check.report(None if int8_check is None else int8_check.agreement(), evidence)
-    with publish.writing(version):
+    with writing(version):
         (version / publish.PARITY_FILE).write_text(json.dumps(report.to_json(), indent=2) + "\n")
     return Validation(None if int8 else agreement, None if onnx is None else onnx_agreement, report)
 

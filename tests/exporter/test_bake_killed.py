@@ -16,6 +16,7 @@ from tiny_models import TIMEOUT_S
 from waiting import wait_until
 
 from savedmodel_bakery.exporter import publish
+from savedmodel_bakery.storage.folders import next_version
 
 STAGED = ".staging-*/version"
 # The file or folder that appears at each stage.
@@ -64,7 +65,7 @@ def test_a_kill_leaves_nothing_that_a_server_would_load(workshop: Path, tmp_path
         assert -signal.SIGKILL == process.wait(10)
     assert [] == [path.name for path in base_path.iterdir() if path.name.isdecimal()]
     assert [".staging-"] == [path.name[:9] for path in base_path.iterdir()]
-    assert 1 == publish.next_version(base_path)
+    assert 1 == next_version(base_path)
 
 
 @pytest.mark.parametrize(("stop", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])

@@ -15,7 +15,7 @@ import model_makers
 import pytest
 from server_process import ServerProcess
 
-FOLDERS = ("answers", "client", "exporter", "serving", "wire")
+FOLDERS = ("answers", "client", "exporter", "serving", "storage", "wire")
 
 
 def build(source: Path, target: str, out: Path) -> Path:

