@@ -1,6 +1,7 @@
 """The name of the folder of a model version, and the paths inside it beside its graph.
 
-The exporter writes these files; the server reads the warm-up requests, and the client the goldens. Does no I/O.
+The exporter writes these files; the server reads the warm-up requests, and the client the goldens. `storage` writes the
+manifest. Does no I/O.
 """
 
 from __future__ import annotations
@@ -18,6 +19,12 @@ WARMUP = Path("assets.extra", "tf_serving_warmup_requests")
 
 RECIPE = Path("assets.extra", "recipe.toml")
 """The recipe that the version was baked with. Its relative paths refer to the working directory of the bake."""
+
+GRAPH = Path("saved_model.pb")
+"""The graph. A server takes a folder with this file for a version."""
+
+MANIFEST = Path("assets.extra", "manifest.json")
+"""The size and digest of every other file of a version, where it was published to a bucket."""
 
 _MIN_VERSION, _MAX_VERSION = -(2**63), 2**63 - 1
 _NUMBER = re.compile(r"\s*[+-]?[0-9]+\s*")
