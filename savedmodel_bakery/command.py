@@ -21,6 +21,10 @@ SECTIONS = {
         "parity": ("exporter.commands.inspect:parity", "Compare a SavedModel with its source model."),
         "inspect": ("exporter.commands.inspect:inspect", "List a model's versions, or show what a version contains."),
     },
+    "Store": {
+        "publish": ("storage.commands:publish", "Publish a version to a bucket."),
+        "pull": ("storage.commands:pull", "Copy a version from a bucket to a folder."),
+    },
     "Serve": {
         "serve": ("commands.serve:serve", "Serve one model on this machine."),
         "model-server": ("commands.serve:model_server", "Serve with tensorflow_model_server's flags."),

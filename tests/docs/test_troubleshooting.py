@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 CLONE = Path(__file__).parent.parent.parent
-PACKAGES = ("answers", "client", "exporter", "serving", "wire", "savedmodel_bakery")
+PACKAGES = ("answers", "client", "exporter", "serving", "storage", "wire", "savedmodel_bakery")
 
 
 def quoted_on(page: str) -> list[str]:

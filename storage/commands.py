@@ -1,0 +1,91 @@
+"""The commands `publish` and `pull`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from savedmodel_bakery.exits import as_usage_error, resumable
+from savedmodel_bakery.groups import Command
+from savedmodel_bakery.interrupts import interrupt_on_termination
+
+_PUBLISH_EXAMPLES = """\b
+Examples:
+  bakery publish saved_model/flowers/2 s3://bucket/models/flowers
+  bakery publish saved_model/flowers/2 gs://bucket/models/flowers --version 7
+"""
+_PULL_EXAMPLES = """\b
+Examples:
+  bakery pull s3://bucket/models/flowers/2 saved_model/flowers
+  bakery pull s3://bucket/models/flowers saved_model/flowers
+"""
+
+
+@click.command(cls=Command, epilog=_PUBLISH_EXAMPLES)
+@click.argument("folder", metavar="FOLDER", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("url", metavar="URL")
+@click.option("--version", "number", type=click.IntRange(0), help="Number to publish it as.  [default: FOLDER's name]")
+@click.option(
+    "--restart",
+    is_flag=True,
+    help="First remove what an unfinished upload of other files of this version left. It must not be running any more.",
+)
+@click.pass_context
+def publish(context: click.Context, folder: Path, url: str, number: int | None, restart: bool) -> None:
+    """Publish the version in FOLDER below URL, the folder of a model's versions in a bucket.
+
+    FOLDER may be that of a model too, for its newest version.
+
+    saved_model.pb is written last, after the sizes and digests of all other files were checked. If the command is cut
+    off, run it again: it continues. Versions are never overwritten. Prints the URL of the version.
+
+    Credentials are those of the service's other programs, such as aws or gcloud.
+    """
+    from savedmodel_bakery.storage import publish as steps
+    from savedmodel_bakery.storage.folders import find_version
+    from savedmodel_bakery.storage.store import open_store
+    from savedmodel_bakery.wire.version_folder import version_number
+
+    with as_usage_error(ValueError):
+        base = open_store(url)
+    if version_number(base.name) is not None:
+        raise click.UsageError(f"{base} ends with a number: pass the URL of the model, {base.url.rpartition('/')[0]}")
+    folder = find_version(folder)
+    if number is None:
+        number = version_number(folder.resolve().name)
+    if number is None:
+        raise click.UsageError(f"the name of {folder} is not a number: pass the folder of a version, or --version")
+    with _interruptible(context):
+        click.echo(steps.publish(folder, base, number, restart=restart, progress=_print_progress))
+
+
+@click.command(cls=Command, epilog=_PULL_EXAMPLES)
+@click.argument("url", metavar="URL")
+@click.argument("folder", metavar="FOLDER", type=click.Path(path_type=Path, file_okay=False))
+@click.pass_context
+def pull(context: click.Context, url: str, folder: Path) -> None:
+    """Copy a version to FOLDER, the local folder of a model's versions, as FOLDER/NUMBER.
+
+    URL is that of a version in a bucket, or of a model, for its newest complete version. The copy appears when it is
+    complete and agrees with the version's manifest; one that is there already is only checked. Prints its path.
+    """
+    from savedmodel_bakery.storage import pull as steps
+    from savedmodel_bakery.storage.store import open_store
+
+    with as_usage_error(ValueError):
+        store = open_store(url)
+    with _interruptible(context):
+        click.echo(steps.pull(steps.find_version(store), folder, progress=_print_progress))
+
+
+@contextmanager
+def _interruptible(context: click.Context) -> Iterator[None]:
+    with resumable(context), interrupt_on_termination():
+        yield
+
+
+def _print_progress(step: str) -> None:
+    click.echo(f"{step} …", err=True)

@@ -1,0 +1,81 @@
+"""Copies a version from a bucket to a folder, where it appears when it is complete and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from savedmodel_bakery.errors import PublishError
+from savedmodel_bakery.storage.folders import rename_into_place, staging, writing
+from savedmodel_bakery.storage.manifest import GRAPH, MANIFEST, Manifest, describe, encode, find_difference
+from savedmodel_bakery.storage.publish import published_versions, read_manifest
+from savedmodel_bakery.storage.store import Store
+from savedmodel_bakery.wire.version_folder import version_number
+
+
+def find_version(store: Store) -> Store:
+    """Return the store of a version: `store` itself if its name is a number, else its newest complete version."""
+    if version_number(store.name) is not None:
+        return store
+    versions = published_versions(store)
+    if not versions:
+        raise PublishError(f"no complete version in {store}: must be the URL of a model or of a version of it")
+    return store.below(str(max(versions)))
+
+
+def pull(version: Store, base_path: Path, *, progress: Callable[[str], None] = lambda _: None) -> Path:
+    """Copy a version to `<base_path>/<number>`; do nothing if a copy of it is there.
+
+    Args:
+        version: in a bucket; its name is its number.
+        base_path: the local folder of the model's versions.
+        progress: called with each step, in a few words.
+
+    Returns:
+        The folder of the version.
+
+    Raises:
+        PublishError: the version is not complete, has no manifest, differs from it, or another one has its number.
+        ConnectionFailedError: the storage cannot be reached.
+    """
+    stored = version.sizes()
+    if GRAPH not in stored:
+        raise PublishError(f"no complete version in {version}: {'its upload is unfinished' if stored else 'not found'}")
+    if MANIFEST not in stored:
+        raise PublishError(f"{version} has no {MANIFEST}, so a copy cannot be checked: `bakery publish` writes it")
+    manifest = read_manifest(version)
+    number = int(version.name)
+    target = base_path / str(number)
+    if target.exists():
+        return _same(target, manifest, version)
+    size_mb = sum(file.size_bytes for file in manifest.values()) / 1e6
+    progress(f"downloading {len(manifest)} files, {size_mb:.1f} MB")
+    with staging(base_path) as stage:
+        staged = stage / "version"
+        with writing(base_path):
+            for name in [*manifest, MANIFEST]:
+                (staged / name).parent.mkdir(parents=True, exist_ok=True)
+            (staged / MANIFEST).write_bytes(encode(manifest))
+            for name in manifest:
+                version.download(name, staged / name)
+            difference = find_difference(manifest, describe(staged))
+        if difference:
+            raise PublishError(f"{version} is damaged: {difference}")
+        try:
+            return rename_into_place(staged, base_path, number)
+        except PublishError:
+            if not target.exists():
+                raise
+            return _same(target, manifest, version)  # another process was faster
+
+
+def _same(target: Path, manifest: Manifest, version: Store) -> Path:
+    """Return the folder `target` if it is a copy of the version."""
+    with writing(target.parent):
+        difference = find_difference(manifest, describe(target))
+    if difference:
+        raise PublishError(
+            f"{target} already exists, and published versions are never overwritten; it is not a copy of {version}: "
+            f"{difference}"
+        )
+    return target

@@ -1,0 +1,150 @@
+"""`bakery publish` and `pull` with S3, which is moto's server: killed, interrupted, throttled and not alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+import s3_server
+from stored_versions import contents, stored, write_version
+
+from savedmodel_bakery.storage.manifest import MANIFEST
+from savedmodel_bakery.storage.publish import published_versions
+from savedmodel_bakery.storage.store import Store, open_store
+
+MOMENTS = 20
+
+
+@pytest.fixture(scope="module")
+def s3_port() -> Iterator[int]:
+    with s3_server.run_s3() as port:
+        yield port
+
+
+@pytest.fixture
+def base(s3_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    for name, value in s3_server.environment(s3_port).items():
+        monkeypatch.setenv(name, value)
+    return open_store(f"s3://{s3_server.BUCKET}/{tmp_path.name}")
+
+
+def start(*arguments: object, port: int) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "savedmodel_bakery", *map(str, arguments)],
+        env={**os.environ, **s3_server.environment(port)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def run(*arguments: object, port: int) -> tuple[int, str, str]:
+    process = start(*arguments, port=port)
+    stdout, stderr = process.communicate(timeout=120)
+    return process.returncode, stdout, stderr
+
+
+def stopping(number: int, signum: int) -> tuple[Callable[[int, str], bool], list[subprocess.Popen[str]]]:
+    """Return a function for `run_proxy` that sends a signal to the started process before a request."""
+    started: list[subprocess.Popen[str]] = []
+
+    def before(count: int, _: str) -> bool:
+        if count == number:
+            started[0].send_signal(signum)
+            if signum == signal.SIGKILL:
+                started[0].wait(10)
+        return True
+
+    return before, started
+
+
+def files_of(version: Store) -> Mapping[str, bytes]:
+    return {name: content for name, content in stored(version).items() if name != MANIFEST}
+
+
+@pytest.mark.timeout(300)
+def test_publishers_that_are_killed_leave_no_incomplete_version_and_continue(
+    base: Store, s3_port: int, tmp_path: Path
+) -> None:
+    """Two moments share a version: the second process continues what the first began, and is killed too."""
+    files = contents(write_version(tmp_path / "2"))
+    killed = 0
+    for moment in range(1, MOMENTS + 1):
+        before, started = stopping(moment, signal.SIGKILL)
+        version = base.below(str((moment + 1) // 2))
+        arguments = ("publish", tmp_path / "2", base, "--version", version.name)
+        with s3_server.run_proxy(s3_port, before) as port:
+            started.append(start(*arguments, port=port))
+            started[0].communicate(timeout=60)
+        killed += started[0].returncode == -signal.SIGKILL
+        for number in published_versions(base):
+            assert files == files_of(base.below(str(number)))
+        if moment % 2 == 0:
+            assert (0, f"{version}\n") == run(*arguments, port=s3_port)[:2]
+            assert files == files_of(version)
+    assert killed >= MOMENTS // 2
+
+
+@pytest.mark.timeout(300)
+def test_pulls_that_are_killed_leave_nothing_that_a_server_loads_and_are_repeated(
+    base: Store, s3_port: int, tmp_path: Path
+) -> None:
+    write_version(tmp_path / "2")
+    assert 0 == run("publish", tmp_path / "2", base, port=s3_port)[0]
+    for moment in range(1, 9):
+        before, started = stopping(moment, signal.SIGKILL)
+        with s3_server.run_proxy(s3_port, before) as port:
+            started.append(start("pull", base, tmp_path / "copy", port=port))
+            started[0].communicate(timeout=60)
+        assert -signal.SIGKILL == started[0].returncode
+        assert not (tmp_path / "copy" / "2").exists()
+    assert (0, f"{tmp_path}/copy/2\n") == run("pull", base, tmp_path / "copy", port=s3_port)[:2]
+    assert stored(base.below("2")) == contents(tmp_path / "copy" / "2")
+    assert ["2"] == [path.name for path in (tmp_path / "copy").iterdir()], "remains of killed pulls"
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("command", ["publish", "pull"])
+def test_an_interrupted_command_ends_with_one_line_and_is_continued(
+    base: Store, s3_port: int, tmp_path: Path, command: str, signum: int
+) -> None:
+    write_version(tmp_path / "2")
+    arguments: tuple[object, ...] = ("publish", tmp_path / "2", base)
+    if command == "pull":
+        assert 0 == run(*arguments, port=s3_port)[0]
+        arguments = ("pull", base.below("2"), tmp_path / "copy")
+    before, started = stopping(6, signum)
+    with s3_server.run_proxy(s3_port, before) as port:
+        started.append(start(*arguments, port=port))
+        _, stderr = started[0].communicate(timeout=60)
+    assert 130 == started[0].returncode
+    expected = f"interrupted; to continue, run: python -m savedmodel_bakery {' '.join(map(str, arguments))}"
+    assert expected == stderr.splitlines()[-1]
+    assert "Traceback" not in stderr
+    assert not list(tmp_path.glob("copy/*"))
+    assert 0 == run(*arguments, port=s3_port)[0]
+
+
+def test_requests_that_are_throttled_are_repeated(base: Store, s3_port: int, tmp_path: Path) -> None:
+    """Each second request gets 503 SlowDown."""
+    files = contents(write_version(tmp_path / "2"))
+    with s3_server.run_proxy(s3_port, lambda number, _: number % 2 == 0) as port:
+        assert 0 == run("publish", tmp_path / "2", base, port=port)[0]
+        assert 0 == run("pull", base, tmp_path / "copy", port=port)[0]
+    assert files == files_of(base.below("2"))
+    assert stored(base.below("2")) == contents(tmp_path / "copy" / "2")
+
+
+def test_of_publishers_of_the_same_version_one_wins_and_its_files_are_whole(
+    base: Store, s3_port: int, tmp_path: Path
+) -> None:
+    versions = [write_version(tmp_path / name / "2", name) for name in ("first", "second", "third")]
+    processes = [start("publish", folder, base, port=s3_port) for folder in versions]
+    codes = [process.communicate(timeout=120) and process.returncode for process in processes]
+    assert [0, 1, 1] == sorted(codes)
+    assert contents(versions[codes.index(0)]) == files_of(base.below("2"))
