@@ -18,6 +18,10 @@ from google.protobuf.json_format import ParseDict, ParseError
 from savedmodel_bakery.answers import run_lengths
 from savedmodel_bakery.client.client import BaseClient
 from savedmodel_bakery.errors import AccessDeniedError, InvalidResponseError, RequestRefusedError
+from savedmodel_bakery.storage.folders import published_versions
+from savedmodel_bakery.storage.pull import find_version as find_stored_version
+from savedmodel_bakery.storage.pull import partial_copy
+from savedmodel_bakery.storage.store import Store
 from savedmodel_bakery.wire import schema, version_folder
 from savedmodel_bakery.wire.status import StatusError
 from savedmodel_bakery.wire.tensors import decode_array
@@ -56,24 +60,34 @@ class Goldens:
     requests: Sequence[Golden]
 
 
-def find_version(folder: Path) -> Path:
+def find_version(folder: Path | Store) -> Path | Store:
     """Return the folder of a version: `folder`, or the newest version in it if it is the folder of a model."""
-    if (folder / version_folder.GOLDENS).is_dir() or (folder / "saved_model.pb").is_file():
+    if isinstance(folder, Store):
+        return find_stored_version(folder)
+    if (folder / version_folder.GOLDENS).is_dir() or (folder / version_folder.GRAPH).is_file():
         return folder
-    versions = {
-        number: path
-        for path in folder.iterdir()
-        if (number := version_folder.version_number(path.name)) is not None and (path / "saved_model.pb").is_file()
-    }
+    versions = published_versions(folder)
     return versions[max(versions)] if versions else folder
 
 
-def read_goldens(version: Path) -> Goldens:
-    """Read the goldens from a version's folder; raise GoldensError if there are none, or they cannot be read."""
+def read_goldens(version: Path | Store) -> Goldens:
+    """Read the goldens of a version in a folder or a bucket.
+
+    Raises:
+        GoldensError: there are none, or they cannot be read.
+        PublishError: the bucket cannot be read.
+    """
+    if isinstance(version, Store):
+        with partial_copy(version, {version_folder.GOLDENS}) as copy:
+            return _read_goldens(copy, str(version))
+    return _read_goldens(version, str(version))
+
+
+def _read_goldens(version: Path, source: str) -> Goldens:
     folder = version / version_folder.GOLDENS
     if not (folder / "index.json").is_file():
         raise GoldensError(
-            f"{version} has no {version_folder.GOLDENS}: pass the folder of a baked model or version, such as MODEL or "
+            f"{source} has no {version_folder.GOLDENS}: pass the folder of a baked model or version, such as MODEL or "
             "MODEL/1"
         )
     try:
@@ -85,7 +99,7 @@ def read_goldens(version: Path) -> Goldens:
         ]
         return Goldens(index["model"], dict(index["tolerances"]), requests)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, ParseError, StatusError) as error:
-        raise GoldensError(f"the goldens in {folder} are damaged: {error}") from error
+        raise GoldensError(f"the goldens in {source}/{version_folder.GOLDENS} are damaged: {error}") from error
 
 
 def _golden(signature: str, number: int, exchange: Mapping[str, Any]) -> Golden:

@@ -61,13 +61,18 @@ def decode(content: bytes, source: str) -> Manifest:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise PublishError(f"{source} is not a manifest of a version") from error
     for name in manifest:
-        parts = PurePosixPath(name).parts
-        is_inside = parts and ".." not in parts and "/" not in parts and "/".join(parts) == name
-        if not is_inside or "\\" in name or "\0" in name or name == MANIFEST:
+        if not is_inside(name) or name == MANIFEST:
             raise PublishError(f"{source} names {name!r}, which is not the path of a file in a version")
     if GRAPH not in manifest:
         raise PublishError(f"{source} lacks {GRAPH}")
     return manifest
+
+
+def is_inside(name: str) -> bool:
+    """Return whether a path in a store, which anybody may have written, is that of a file in the folder of a copy."""
+    parts = PurePosixPath(name).parts
+    is_below = bool(parts) and ".." not in parts and "/" not in parts and "/".join(parts) == name
+    return is_below and "\\" not in name and "\0" not in name
 
 
 def _sha256(path: Path) -> str:

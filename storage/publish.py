@@ -110,9 +110,23 @@ def read_manifest(version: Store) -> Manifest:
 
 
 def remove(version: Store) -> None:
-    """Remove a version; if that is interrupted, the rest is not a complete version."""
-    for name in sorted(version.sizes(), key=lambda name: (name != GRAPH, name == MANIFEST, name)):
+    """Remove a version: first its graph, then its manifest.
+
+    If that is interrupted, what is left is not a complete version, and `find_remains` tells it from an upload.
+    """
+    for name in sorted(version.sizes(), key=lambda name: (name != GRAPH, name != MANIFEST, name)):
         version.remove(name)
+
+
+def find_remains(base: Store) -> list[Store]:
+    """Return what is left of versions whose removal was interrupted: without a manifest, below a complete version."""
+    started = started_versions(base)
+    newest = max((number for number, sizes in started.items() if GRAPH in sizes), default=0)
+    return [
+        base.below(str(number))
+        for number, sizes in started.items()
+        if number < newest and sizes.keys().isdisjoint({GRAPH, MANIFEST})
+    ]
 
 
 def _describe(folder: Path) -> Manifest:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator, Set
+from contextlib import contextmanager
 from pathlib import Path
 
 from savedmodel_bakery.errors import PublishError
 from savedmodel_bakery.storage.folders import rename_into_place, staging, writing
-from savedmodel_bakery.storage.manifest import GRAPH, MANIFEST, Manifest, describe, encode, find_difference
+from savedmodel_bakery.storage.manifest import GRAPH, MANIFEST, Manifest, describe, encode, find_difference, is_inside
 from savedmodel_bakery.storage.publish import published_versions, read_manifest
 from savedmodel_bakery.storage.store import Store
 from savedmodel_bakery.wire.version_folder import version_number
@@ -67,6 +69,22 @@ def pull(version: Store, base_path: Path, *, progress: Callable[[str], None] = l
             if not target.exists():
                 raise
             return _same(target, manifest, version)  # another process was faster
+
+
+@contextmanager
+def partial_copy(version: Store, places: Set[Path]) -> Iterator[Path]:
+    """Yield a temporary folder with the files of a version that are at these places or below one, without a check.
+
+    The name of the folder is that of the version.
+    """
+    with tempfile.TemporaryDirectory(prefix="bakery-") as folder:
+        copy = Path(folder) / version.name
+        copy.mkdir()
+        for name in version.sizes():
+            if is_inside(name) and not places.isdisjoint((Path(name), *Path(name).parents)):
+                (copy / name).parent.mkdir(parents=True, exist_ok=True)
+                version.download(name, copy / name)
+        yield copy
 
 
 def _same(target: Path, manifest: Manifest, version: Store) -> Path:

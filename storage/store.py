@@ -6,6 +6,7 @@ Knows neither versions nor manifests. Retries are those of the packages of fsspe
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -143,6 +144,8 @@ def open_store(url: str) -> Store:
     with naming_extras(f"{scheme}://", extra):
         import_module(package)
         import fsspec
+    for noisy in ("gcsfs", "azure"):  # they log, with tracebacks, what they also raise
+        logging.getLogger(noisy).setLevel(logging.CRITICAL)
     options = {"auto_mkdir": True} if scheme in ("file", "local") else {}
     try:
         # Without caches, because other programs change the same files.

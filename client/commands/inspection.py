@@ -30,6 +30,8 @@ from savedmodel_bakery.errors import (
 )
 from savedmodel_bakery.exits import FAILED, as_usage_error, print_error
 from savedmodel_bakery.groups import Command
+from savedmodel_bakery.storage.arguments import FolderOrUrl
+from savedmodel_bakery.storage.store import Store
 from savedmodel_bakery.wire.status import Code
 
 if TYPE_CHECKING:
@@ -182,25 +184,25 @@ def _describe(context: click.Context, model: str) -> str:
 
 
 @click.command(cls=Command, epilog=CHECK_EXAMPLES, brief={"as_json": None} | BRIEF)
-@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("folder", type=FolderOrUrl(exists=True, file_okay=False, path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per request.")
 @connection_options
 @click.pass_context
-def check(context: click.Context, folder: Path, as_json: bool) -> None:
+def check(context: click.Context, folder: Path | Store, as_json: bool) -> None:
     """Check that a server responds as when the version was baked.
 
-    FOLDER is that of a baked version, or of a model, whose newest version is taken. The goldens of the version are sent
-    to the server. Uses both gRPC and REST unless --format or the target's scheme selects one; the v2 protocol has no
+    FOLDER is that of a baked version, or of a model, whose newest version is taken, or the URL of one in a bucket. The
+    goldens of the version are sent to the server. Uses both gRPC and REST unless --format or the target's scheme selects one; the v2 protocol has no
     Classify and Regress, so their goldens are left out. The default model is the one that was baked, and the default
     version is the name of the version's folder.
     """
     from savedmodel_bakery.client.goldens import GoldensError, find_version, read_goldens, replay
 
-    version_folder = find_version(folder)
+    version = find_version(folder)
     with as_usage_error(GoldensError):
-        goldens = read_goldens(version_folder)
+        goldens = read_goldens(version)
     overrides: dict[str, Any] = {} if is_set(context, "model") else {"model": goldens.model}
-    folder_name = version_folder.resolve().name
+    folder_name = version.resolve().name if isinstance(version, Path) else version.name
     if not is_set(context, "version") and not is_set(context, "label") and folder_name.isdecimal():
         overrides["version"] = int(folder_name)
     if is_set(context, "transport"):

@@ -23,6 +23,7 @@ from savedmodel_bakery.client.rollout.steps import STABLE
 from savedmodel_bakery.errors import ClientError, one_line
 from savedmodel_bakery.exits import FAILED, NO_CONNECTION, as_usage_error, print_error
 from savedmodel_bakery.groups import Command, FloatRange, Group
+from savedmodel_bakery.storage.store import Store
 from savedmodel_bakery.wire.status import Code
 
 if TYPE_CHECKING:
@@ -71,7 +72,9 @@ def rollout() -> None:
 @change_options
 @model_servers_options
 @click.pass_context
-def start(context: click.Context, /, canary: int, stable: int | None, base_path: Path | None, **options: Any) -> None:
+def start(
+    context: click.Context, /, canary: int, stable: int | None, base_path: Path | Store | None, **options: Any
+) -> None:
     """Load a version of MODEL as a canary, beside the stable one.
 
     When it is AVAILABLE on every server, it gets the label canary, and the other one the label stable. If a server
@@ -120,7 +123,7 @@ def promote(
     paths: tuple[str, ...],
     min_equal_labels: float,
     max_score_difference: float,
-    base_path: Path | None,
+    base_path: Path | Store | None,
     **options: Any,
 ) -> None:
     """Make the canary of MODEL the stable version.
@@ -218,8 +221,8 @@ def status(context: click.Context, model: str, config_path: Path, as_json: bool)
 @base_path_option
 @model_servers_options
 @click.pass_context
-def prune(context: click.Context, /, keep: int, dry_run: bool, base_path: Path | None, **options: Any) -> None:
-    """Remove the folders of old versions of MODEL, and print them.
+def prune(context: click.Context, /, keep: int, dry_run: bool, base_path: Path | Store | None, **options: Any) -> None:
+    """Remove the folders of old versions of MODEL, here or in a bucket, and print them.
 
     Versions that the config file names, or that a server has loaded or is loading, are kept besides the newest ones. So
     state all servers that load versions from the folder; nothing is removed if one of them cannot be reached.

@@ -13,6 +13,7 @@ from savedmodel_bakery.client.commands.options import describe_servers, timeout_
 from savedmodel_bakery.exits import print_error, resumable
 from savedmodel_bakery.groups import option_group
 from savedmodel_bakery.interrupts import interrupt_on_termination
+from savedmodel_bakery.storage.arguments import FolderOrUrl
 
 if TYPE_CHECKING:
     from savedmodel_bakery.client.rollout.rollout import Rollout
@@ -32,10 +33,10 @@ model_options = option_group(
 )
 base_path_option = click.option(
     "--base-path",
-    metavar="FOLDER",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="FOLDER|URL",
+    type=FolderOrUrl(exists=True, file_okay=False, path_type=Path),
     show_default="that of the config file",
-    help="Folder of the model's versions on this machine.",
+    help="Folder of the model's versions on this machine, or in a bucket, such as s3://bucket/models/flowers.",
 )
 change_options = option_group(
     click.option(

@@ -21,12 +21,13 @@ from savedmodel_bakery.client.goldens import GoldensError, read_goldens, replay
 from savedmodel_bakery.client.rollout import RolloutError
 from savedmodel_bakery.client.rollout.rollout import Rollout
 from savedmodel_bakery.errors import one_line
+from savedmodel_bakery.storage.store import Store
 
 _MAX_LISTED = 10
 _REQUESTS = 4  # at a time
 
 
-def check_goldens(rollout: Rollout, folder: Path, version: int) -> None:
+def check_goldens(rollout: Rollout, folder: Path | Store, version: int) -> None:
     """Send the goldens in the folder of a version to it on each server. Report differences and raise RolloutError."""
     try:
         goldens = read_goldens(folder)

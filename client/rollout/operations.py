@@ -12,13 +12,16 @@ from savedmodel_bakery.client.rollout import RolloutError, steps
 from savedmodel_bakery.client.rollout.evidence import Limits, check_goldens, compare_on_photos
 from savedmodel_bakery.client.rollout.rollout import Rollout
 from savedmodel_bakery.client.rollout.steps import CANARY, PREVIOUS, STABLE, Serving
+from savedmodel_bakery.storage.publish import find_remains, published_versions
+from savedmodel_bakery.storage.publish import remove as remove_stored
+from savedmodel_bakery.storage.store import Store
 from savedmodel_bakery.wire.model_config import All, Latest, Specific
 from savedmodel_bakery.wire.version_folder import version_number
 
 _PREFIX = ".pruned-"  # servers ignore a folder whose name is not a number
 
 
-def start(rollout: Rollout, *, canary: int, stable: int | None, base_path: Path | None) -> None:
+def start(rollout: Rollout, *, canary: int, stable: int | None, base_path: Path | Store | None) -> None:
     """Load a canary beside the stable version, and label both.
 
     Without `stable`, that is the version with the label, or else the highest that is AVAILABLE everywhere. The folder
@@ -48,7 +51,7 @@ def start(rollout: Rollout, *, canary: int, stable: int | None, base_path: Path 
 
 
 def promote(
-    rollout: Rollout, *, with_goldens: bool, base_path: Path | None, photos: FileList | None, limits: Limits
+    rollout: Rollout, *, with_goldens: bool, base_path: Path | Store | None, photos: FileList | None, limits: Limits
 ) -> None:
     """Make the canary stable, after it was checked: with its goldens on each server, and with photos, if any."""
     now = rollout.serving()
@@ -85,7 +88,7 @@ def roll_back(rollout: Rollout) -> None:
         rollout.put_into_effect(target)
 
 
-def prune(rollout: Rollout, *, keep: int, base_path: Path | None, is_trial: bool) -> Iterator[Path]:
+def prune(rollout: Rollout, *, keep: int, base_path: Path | Store | None, is_trial: bool) -> Iterator[Path | Store]:
     """Remove the folders of versions that are not among the newest, in the config file or on a server, and yield them.
 
     RolloutError if `base_path` lacks a version that the config file or a server needs, so it is another model's.
@@ -98,7 +101,7 @@ def prune(rollout: Rollout, *, keep: int, base_path: Path | None, is_trial: bool
     if base_path and missing is not None:
         raise RolloutError(f"{folder} lacks version {missing} ({reasons[missing]}): no version was removed")
     if not is_trial:
-        for rest in folder.glob(f"{_PREFIX}*"):  # of an earlier process that was killed
+        for rest in _find_remains(folder):
             _remove(rest)
     newest = sorted(numbers)[-keep:]
     for number, path in versions:
@@ -138,8 +141,16 @@ def _find_reasons(rollout: Rollout, versions: Iterable[int]) -> dict[int, str]:
     return reasons
 
 
-def _remove(path: Path) -> None:
-    """Remove the folder of a version, or its rest. A server never finds parts, even if this process is killed."""
+def _find_remains(base_path: Path | Store) -> Iterable[Path | Store]:
+    """Return what an earlier process that was killed has left of the versions that it removed."""
+    return base_path.glob(f"{_PREFIX}*") if isinstance(base_path, Path) else find_remains(base_path)
+
+
+def _remove(path: Path | Store) -> None:
+    """Remove a version, or its rest. A server never finds a part of it with a graph, even if this process is killed."""
+    if isinstance(path, Store):
+        remove_stored(path)
+        return
     try:
         hidden = path if path.name.startswith(_PREFIX) else path.rename(path.with_name(f"{_PREFIX}{path.name}"))
         if hidden.is_symlink():
@@ -161,8 +172,10 @@ def _finish_earlier(rollout: Rollout, otherwise: str) -> None:
     rollout.put_into_effect()
 
 
-def list_versions(base_path: Path) -> list[tuple[int, Path]]:
+def list_versions(base_path: Path | Store) -> list[tuple[int, Path | Store]]:
     """Return the versions under a base path with their folders, lowest first; two folders may have the same number."""
+    if isinstance(base_path, Store):
+        return [(number, base_path.below(str(number))) for number in published_versions(base_path)]
     try:
         names = sorted((entry.name for entry in base_path.iterdir() if entry.is_dir()), key=os.fsencode)
     except OSError as error:
@@ -171,7 +184,7 @@ def list_versions(base_path: Path) -> list[tuple[int, Path]]:
     return sorted(((number, path) for number, path in numbers if number is not None), key=lambda version: version[0])
 
 
-def find_version(base_path: Path, version: int) -> Path:
+def find_version(base_path: Path | Store, version: int) -> Path | Store:
     """Return the folder of a version; of several with its number the one that servers take."""
     versions = dict(list_versions(base_path))
     if version not in versions:

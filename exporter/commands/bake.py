@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from savedmodel_bakery.exporter.commands import options
+from savedmodel_bakery.exporter.commands.output import open_output
 from savedmodel_bakery.exporter.commands.running import NO_EVIDENCE, print_progress, print_warning, tensorflow
 from savedmodel_bakery.exporter.publish import check_name, default_name
 from savedmodel_bakery.exporter.recipe import RecipeFile, read_recipe_file
 from savedmodel_bakery.groups import Command
-from savedmodel_bakery.storage.folders import check_free
+from savedmodel_bakery.storage.store import Store
 
 if TYPE_CHECKING:
     from savedmodel_bakery.exporter.bake import BakeResult
@@ -98,7 +99,7 @@ def bake(
     source: str | None,
     recipe_file: Path | None,
     name: str | None,
-    out: Path,
+    out: Path | Store,
     version: int | None,
     photos: list[Path] | None,
     inputs: str | None,
@@ -129,14 +130,14 @@ def bake(
     if "model" not in recipe:
         raise click.UsageError("no model given: pass --model, or state it in the --recipe file")
     # Before the import of TensorFlow, which can take half a minute.
-    check_free(out / check_name(default_name(recipe["model"]) if name is None else name), version)
+    root, finish = open_output(out, check_name(default_name(recipe["model"]) if name is None else name), version)
     from savedmodel_bakery.exporter.validation.session import SessionProcess
 
     with tensorflow("bake", verbose=verbose, beside=SessionProcess()) as session:
         from savedmodel_bakery.exporter.bake import bake as run
 
         result = run(
-            out=out,
+            out=root,
             name=name,
             version=version,
             recipe=recipe,
@@ -161,7 +162,7 @@ def bake(
     click.echo(_describe_bake(result, reference), err=True)
     print_warning(result.parity.contradiction)
     print_warning(result.parity.warning)
-    click.echo(result.path)
+    click.echo(finish(result.path))
 
 
 def _describe_bake(result: BakeResult, reference: Path | None) -> str:
@@ -197,7 +198,7 @@ def function(
     function: str,
     inputs: tuple[str, ...],
     name: str | None,
-    out: Path,
+    out: Path | Store,
     version: int | None,
     example_file: Path | None,
     verbose: bool,
@@ -207,20 +208,20 @@ def function(
     Prints the path of the new version.
     """
     name = function.rpartition(":")[2] if name is None else name
-    check_free(out / check_name(name), version)
+    root, finish = open_output(out, check_name(name), version)
     with tensorflow("function", verbose=verbose):
         from savedmodel_bakery.exporter.function.bake import bake_function
         from savedmodel_bakery.exporter.function.function_module import parse_input, read_example
 
         path = bake_function(
-            base_path=out / name,
+            base_path=root / name,
             name=function,
             inputs=[parse_input(text) for text in inputs],
             version=version,
             example=read_example(example_file) if example_file else None,
             progress=print_progress,
         )
-    click.echo(path)
+    click.echo(finish(path))
 
 
 @click.command(epilog=_COMPOSE_EXAMPLES)
@@ -234,7 +235,7 @@ def function(
 def compose(
     pipeline_file: Path,
     name: str | None,
-    out: Path,
+    out: Path | Store,
     version: int | None,
     photos: list[Path] | None,
     example_file: Path | None,
@@ -250,9 +251,10 @@ def compose(
     if photos and example_file:
         raise click.UsageError("--photos cannot be combined with --example, which has all inputs")
     checked = check_pipeline(read_pipeline_file(pipeline_file))
-    base_path = out / check_name(checked.pipeline.name if name is None else name)
+    name = check_name(checked.pipeline.name if name is None else name)
+    root, finish = open_output(out, name, version)
+    base_path = root / name
     check_base_path(checked, base_path)
-    check_free(base_path, version)
     with tensorflow("compose", verbose=verbose):
         from savedmodel_bakery.exporter.function.function_module import read_example
         from savedmodel_bakery.exporter.pipeline.compose import compose as run
@@ -267,4 +269,4 @@ def compose(
         )
     requests = "1 request" if examples == 1 else f"{examples} requests"
     click.echo(f"verified on {requests}: the outputs equal those of the steps called one after another", err=True)
-    click.echo(path)
+    click.echo(finish(path))

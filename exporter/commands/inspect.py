@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,13 @@ from savedmodel_bakery.exporter.recipe import Recipe, convert_values, read_recip
 from savedmodel_bakery.exporter.resources import example_photos
 from savedmodel_bakery.files import parse_toml
 from savedmodel_bakery.groups import Command
+from savedmodel_bakery.storage.arguments import FolderOrUrl
 from savedmodel_bakery.storage.folders import find_version, published_versions
+from savedmodel_bakery.storage.publish import published_versions as stored_versions
+from savedmodel_bakery.storage.pull import find_version as find_stored_version
+from savedmodel_bakery.storage.pull import partial_copy
+from savedmodel_bakery.storage.store import Store
+from savedmodel_bakery.wire import version_folder
 
 _INSPECT_EXAMPLES = """\b
 Examples:
@@ -63,41 +69,55 @@ OLDEST_FOR_PHOTOS: Mapping[str, str] = {
 """The same by the format of a photo."""
 
 
+_SHOWN = {version_folder.GRAPH, publish.RECIPE_FILE, publish.FUNCTION_FILE, publish.PIPELINE_FILE, publish.PARITY_FILE}
+
+
 @click.command(epilog=_INSPECT_EXAMPLES)
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=FolderOrUrl(path_type=Path))
 @click.option("--mermaid", "as_mermaid", is_flag=True, help="Print a pipeline as a Mermaid diagram, for Markdown.")
 @options.json
-def inspect(folder: Path, as_mermaid: bool, as_json: bool) -> None:
-    """Show what is in FOLDER: the versions of a model, or one version.
+def inspect(folder: Path | Store, as_mermaid: bool, as_json: bool) -> None:
+    """Show what is in FOLDER, or at a URL such as s3://bucket/models/flowers: the versions of a model, or one version.
 
     Of a model: the number, size, time and path of each version, lowest first. Of a version: its signatures, its recipe,
     its size, the steps of a pipeline, and the oldest TensorFlow in which bakes of this task and precision were tested.
     """
-    version = find_version(folder)
+    if as_mermaid and as_json:
+        raise click.UsageError("--mermaid cannot be combined with --json")
+    version = find_stored_version(folder) if isinstance(folder, Store) else find_version(folder)
     if version == folder or as_mermaid:
-        _inspect_version(version, as_mermaid, as_json)
+        _inspect_version(version, as_mermaid=as_mermaid, as_json=as_json)
     else:
         _list_versions(folder, as_json)
 
 
-def _inspect_version(path: Path, as_mermaid: bool, as_json: bool) -> None:
+def _inspect_version(version: Path | Store, *, as_mermaid: bool, as_json: bool) -> None:
+    if isinstance(version, Path):
+        size, weights = publish.size_of(version), publish.size_of(version / "variables")
+        _print_version(version, str(version), size, weights, as_mermaid=as_mermaid, as_json=as_json)
+        return
+    sizes = version.sizes()
+    weights = sum(size for name, size in sizes.items() if name.startswith("variables/"))
+    with partial_copy(version, _SHOWN) as copy:
+        _print_version(copy, version.url, sum(sizes.values()), weights, as_mermaid=as_mermaid, as_json=as_json)
+
+
+def _print_version(path: Path, source: str, size: int, weights: int, *, as_mermaid: bool, as_json: bool) -> None:
+    """Print what `inspect` shows of the version in a folder, which is a copy of the one in `source`."""
     from savedmodel_bakery.exporter.pipeline.pipeline_file import draw_mermaid, read_description
     from savedmodel_bakery.exporter.signatures import read_signatures
 
-    if as_mermaid and as_json:
-        raise click.UsageError("--mermaid cannot be combined with --json")
     signatures = read_signatures(path)
     recipe_text = _read_recipe_text(path)
     try:
         recipe = parse_toml(recipe_text) if recipe_text else None
     except ValueError as error:
-        raise PublishError(f"the recipe in {path} is damaged: {error}") from error
+        raise PublishError(f"the recipe in {source} is damaged: {error}") from error
     takes_images_only = all(len(signature.inputs) == 1 for signature in signatures)
     oldest_tensorflow = oldest_version(recipe) if recipe and takes_images_only else None
-    size, weights = publish.size_of(path), publish.size_of(path / "variables")
     if as_json:
         inspection = {
-            "path": str(path),
+            "path": source,
             "size_bytes": size,
             "weights_bytes": weights,
             "signatures": [dataclasses.asdict(signature) for signature in signatures],
@@ -110,10 +130,10 @@ def _inspect_version(path: Path, as_mermaid: bool, as_json: bool) -> None:
     if as_mermaid:
         pipeline = read_description(path)
         if pipeline is None:
-            raise PublishError(f"no pipeline in {path}: only a version that `bakery compose` made can be drawn")
+            raise PublishError(f"no pipeline in {source}: only a version that `bakery compose` made can be drawn")
         click.echo(draw_mermaid(pipeline))
         return
-    click.echo(f"{path}: {publish.format_size(size)}, of which weights {publish.format_size(weights)}")
+    click.echo(f"{source}: {publish.format_size(size)}, of which weights {publish.format_size(weights)}")
     if oldest_tensorflow is not None:
         click.echo(f"oldest TensorFlow tested with these options: {oldest_tensorflow}")
     for signature in signatures:
@@ -156,21 +176,35 @@ def _read_recipe_text(version: Path) -> str | None:
     return None
 
 
-def _list_versions(path: Path, as_json: bool) -> None:
+def _list_versions(path: Path | Store, as_json: bool) -> None:
     rows: list[dict[str, Any]] = [
         {
             "version": version,
-            "path": str(folder),
-            "size_bytes": publish.size_of(folder),
-            "published": datetime.fromtimestamp(folder.stat().st_mtime, timezone.utc).isoformat(timespec="seconds"),
+            "path": place,
+            "size_bytes": size_bytes,
+            "published": published.astimezone(timezone.utc).isoformat(timespec="seconds"),
         }
-        for version, folder in published_versions(path).items()
+        for version, place, size_bytes, published in _find_versions(path)
     ]
+    if not rows:
+        raise PublishError(f"no versions under {path}: versions are folders named 1, 2, 3 …")
     if as_json:
         click.echo(json.dumps(rows))
         return
     for row in rows:
         click.echo(f"{row['version']}\t{publish.format_size(row['size_bytes'])}\t{row['published']}\t{row['path']}")
+
+
+def _find_versions(path: Path | Store) -> Iterator[tuple[int, str, int, datetime]]:
+    """Yield each version under a path, its place, its size in bytes, and when it was published."""
+    if isinstance(path, Path):
+        for number, folder in published_versions(path).items():
+            published = datetime.fromtimestamp(folder.stat().st_mtime, timezone.utc)
+            yield number, str(folder), publish.size_of(folder), published
+        return
+    for number, sizes in stored_versions(path).items():
+        version = path.below(str(number))
+        yield number, version.url, sum(sizes.values()), version.modified(version_folder.GRAPH.as_posix())
 
 
 @click.command(cls=Command, epilog=_PARITY_EXAMPLES, brief=_PARITY_BRIEF)

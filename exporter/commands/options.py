@@ -14,6 +14,7 @@ from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.recipe.fields import REQUIRED, Choice, Field, Switch, WholeNumber
 from savedmodel_bakery.exporter.resources import photos_in
 from savedmodel_bakery.groups import FloatRange, option_group
+from savedmodel_bakery.storage.arguments import FolderOrUrl
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,10 +28,11 @@ def _check_name(_context: click.Context, _option: click.Parameter, name: str | N
 
 out = click.option(
     "--out",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FolderOrUrl(path_type=Path, file_okay=False),
     default=Path("saved_model"),
     show_default=True,
-    help="Folder of models; the version is written to OUT/NAME/VERSION.",
+    metavar="FOLDER|URL",
+    help="Folder of models, also in a bucket (s3://bucket/models); the version is written to OUT/NAME/VERSION.",
 )
 version = click.option("--version", type=click.IntRange(min=0), help="Version number.  [default: the next one]")
 photos = click.option(

@@ -15,6 +15,7 @@ import model_makers
 import pytest
 from google.protobuf import text_format
 from server_process import ServerProcess, free_port
+from stored_versions import memory_store
 from waiting import wait_until
 
 from savedmodel_bakery import Client, RequestRefusedError
@@ -25,6 +26,7 @@ from savedmodel_bakery.client.rollout.config_file import locked
 from savedmodel_bakery.client.rollout.servers import ModelServer
 from savedmodel_bakery.client.servers import parse_server
 from savedmodel_bakery.exits import run_command
+from savedmodel_bakery.storage.publish import publish
 from savedmodel_bakery.wire import schema, version_folder
 
 EQUAL, OTHER_LABELS, BROKEN, OTHER_SCORES, WRONG_GOLDENS = 2, 3, 4, 5, 6
@@ -463,6 +465,24 @@ def test_prune_keeps_what_is_needed(place: Place, run: Run) -> None:
     code, out, err = run("prune", *options)
     assert (1, "") == (code, out)
     assert f'error: model "sizes" has the policy all in {place.file}: no version was removed\n' == err
+
+
+def test_versions_in_a_bucket_are_found_checked_and_pruned(place: Place, run: Run) -> None:
+    """The server that is pruned for has loaded version 1."""
+    base = memory_store()
+    for number in (1, EQUAL, WRONG_GOLDENS):
+        publish(place.base_path / str(number), base, number)
+    for name in ("4/variables/rest of a removal", "3/variables/unfinished", "3/assets.extra/manifest.json"):
+        base.create(name, b"")
+    code, _, err = run("start", "--canary", 3, "--base-path", base)
+    assert (1, f"error: version 3 not found in {base}; its versions: 1, {EQUAL}, {WRONG_GOLDENS}\n") == (code, err)
+    assert 0 == run("start", "--canary", EQUAL, "--base-path", base)[0]
+    code, _, err = run("promote", "--base-path", base)
+    assert (0, True) == (code, f"responses agree with the goldens of version {EQUAL}" in err)
+    configure(place)
+    publish(place.base_path / str(EQUAL), base, 9)
+    assert (0, f"{base}/{EQUAL}\n{base}/{WRONG_GOLDENS}\n") == run("prune", "--keep", 1, "--base-path", base)[:2]
+    assert {"1", "3", "9"} == {name.partition("/")[0] for name in base.sizes()}
 
 
 def test_prune_keeps_what_models_with_the_same_base_path_name(place: Place, run: Run) -> None:

@@ -26,6 +26,7 @@ HEAVY = ("google.protobuf", "grpc", "ml_dtypes", "numpy", "requests", "tqdm")
 def test_the_commands_are_exactly_these() -> None:
     assert {
         "Bake": ["bake", "function", "compose", "triton", "parity", "inspect"],
+        "Store": ["publish", "pull"],
         "Serve": ["serve", "model-server", "amqp", "token", "rollout"],
         "Call": ["ask", "bulk", "predict", "metadata", "status", "wait", "check", "bench"],
     } == {title: list(commands) for title, commands in SECTIONS.items()}
@@ -36,7 +37,7 @@ def test_help_lists_the_commands_by_section_and_the_options_last(option: str) ->
     ended = run(option, without=(*EXTRAS, *HEAVY))
     assert (0, "") == (ended.returncode, ended.stderr[-3000:])
     headings = [line for line in ended.stdout.splitlines() if line.endswith(":") and not line.startswith("  ")]
-    assert ["Bake:", "Serve:", "Call:", "Options:"] == headings
+    assert ["Bake:", "Store:", "Serve:", "Call:", "Options:"] == headings
     assert all(f"\n  {name} " in ended.stdout for name in COMMANDS)
 
 

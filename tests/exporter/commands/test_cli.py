@@ -8,12 +8,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import command_line
 import pytest
 import tiny_models
+from stored_versions import memory_store
 
 from savedmodel_bakery.exporter import publish
 from savedmodel_bakery.exporter.bake import bake
+from savedmodel_bakery.exporter.commands.inspect import inspect
 from savedmodel_bakery.exporter.recipe import convert_values, read_recipe_file
+from savedmodel_bakery.storage.publish import publish as publish_to
 
 SIGNATURES = ["classify", "pixels", "preprocess", "preview", "serving_default", "top_k"]
 
@@ -78,6 +82,16 @@ def test_inspect_prints_the_same_as_json(workshop: Path, version_1: Path) -> Non
     assert sum(map(len, tiny_models.files(version_1 / "variables").values())) == inspection["weights_bytes"]
     assert read_recipe_file(version_1 / publish.RECIPE_FILE).values == convert_values(inspection["recipe"])
     assert (str(version_1), "2.14.1") == (inspection["path"], inspection["oldest_tensorflow"])
+
+
+def test_inspect_prints_the_same_of_a_version_in_a_bucket(version_1: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    version = publish_to(version_1, memory_store(), 1)
+    local, stored = (
+        json.loads(command_line.run(inspect, ["--json", place], capsys).stdout) for place in (version_1, version)
+    )
+    assert version.url == stored.pop("path")
+    assert local["size_bytes"] + len(version.read("assets.extra/manifest.json")) == stored.pop("size_bytes")
+    assert local == {**stored, "path": local["path"], "size_bytes": local["size_bytes"]}
 
 
 def test_versions_are_listed(workshop: Path, version_1: Path) -> None:
