@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from savedmodel_bakery.exits import as_usage_error, resumable
-from savedmodel_bakery.groups import Command
+from savedmodel_bakery.exits import as_usage_error, print_error, resumable
+from savedmodel_bakery.groups import Command, FloatRange, reject_options
 from savedmodel_bakery.interrupts import interrupt_on_termination
 
 _PUBLISH_EXAMPLES = """\b
@@ -21,6 +21,7 @@ _PULL_EXAMPLES = """\b
 Examples:
   bakery pull s3://bucket/models/flowers/2 saved_model/flowers
   bakery pull s3://bucket/models/flowers saved_model/flowers
+  bakery pull s3://bucket/models/flowers saved_model/flowers --watch 30
 """
 
 
@@ -65,19 +66,52 @@ def publish(context: click.Context, folder: Path, url: str, number: int | None, 
 @click.command(cls=Command, epilog=_PULL_EXAMPLES)
 @click.argument("url", metavar="URL")
 @click.argument("folder", metavar="FOLDER", type=click.Path(path_type=Path, file_okay=False))
+@click.option(
+    "--watch",
+    "interval_s",
+    type=FloatRange(0.1),
+    metavar="SECONDS",
+    help="Go on: look so often for newer versions, pull them, and remove the copies of older ones, until interrupted.",
+)
+@click.option(
+    "--latest",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="With --watch, how many of the newest versions to keep in FOLDER.",
+)
 @click.pass_context
-def pull(context: click.Context, url: str, folder: Path) -> None:
+def pull(context: click.Context, url: str, folder: Path, interval_s: float | None, latest: int) -> None:
     """Copy a version to FOLDER, the local folder of a model's versions, as FOLDER/NUMBER.
 
     URL is that of a version in a bucket, or of a model, for its newest complete version. The copy appears when it is
     complete and agrees with the version's manifest; one that is there already is only checked. Prints its path.
+
+    With --watch, FOLDER follows the bucket: a version that is removed there is removed here, after the one that is the
+    newest then was pulled. Folders that are not copies are kept.
     """
     from savedmodel_bakery.storage import pull as steps
+    from savedmodel_bakery.storage.mirror import watch
     from savedmodel_bakery.storage.store import open_store
+    from savedmodel_bakery.wire.version_folder import version_number
 
     with as_usage_error(ValueError):
         store = open_store(url)
+    if interval_s is None:
+        reject_options(context, "a single copy", lambda parameter: parameter.name != "latest")
+    elif version_number(store.name) is not None:
+        raise click.UsageError(f"{store} ends with a number: --watch takes the URL of a model")
     with _interruptible(context):
+        if interval_s is not None:
+            watch(
+                store,
+                folder,
+                interval_s=interval_s,
+                latest=latest,
+                progress=_print_progress,
+                on_pull=click.echo,
+                on_error=lambda error: print_error(f"error: {error}"),
+            )
         click.echo(steps.pull(steps.find_version(store), folder, progress=_print_progress))
 
 

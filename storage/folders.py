@@ -19,6 +19,7 @@ from savedmodel_bakery.interrupts import cleaning_up
 
 MAX_VERSION = 2**63 - 1
 _STAGING_PREFIX = ".staging-"
+_REMOVED_PREFIX = ".pruned-"  # servers ignore a folder whose name is not a number
 
 
 def published_versions(base_path: Path) -> dict[int, Path]:
@@ -91,6 +92,24 @@ def staging(base_path: Path, *, prefix: str = _STAGING_PREFIX) -> Iterator[Path]
             with cleaning_up(partial(shutil.rmtree, stage, ignore_errors=True)):  # before it has this name
                 unlocked.rename(stage)
                 yield stage
+
+
+def remove(path: Path) -> None:
+    """Remove the folder of a version, or what `find_remains` returns. Raises OSError.
+
+    A server never finds a part of it, even if this process is killed.
+    """
+    is_hidden = path.name.startswith(_REMOVED_PREFIX)
+    hidden = path if is_hidden else path.rename(path.with_name(f"{_REMOVED_PREFIX}{path.name}"))
+    if hidden.is_symlink():
+        hidden.unlink()
+    else:
+        shutil.rmtree(hidden)
+
+
+def find_remains(base_path: Path) -> list[Path]:
+    """Return what is left of versions whose removal was interrupted."""
+    return list(base_path.glob(f"{_REMOVED_PREFIX}*"))
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:

@@ -90,7 +90,7 @@ def check_base_path(name: str, base_path: str) -> None:
     if scheme and scheme[1] != "file":
         raise invalid_argument(
             f"File system scheme '{scheme[1]}' not implemented (model {name}, base_path()={base_path}); must be an "
-            "absolute path or a URI of scheme file"
+            "absolute path or a URI of scheme file; `bakery pull --watch` copies versions from a bucket to a folder"
         )
 
 

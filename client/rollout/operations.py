@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -12,13 +11,11 @@ from savedmodel_bakery.client.rollout import RolloutError, steps
 from savedmodel_bakery.client.rollout.evidence import Limits, check_goldens, compare_on_photos
 from savedmodel_bakery.client.rollout.rollout import Rollout
 from savedmodel_bakery.client.rollout.steps import CANARY, PREVIOUS, STABLE, Serving
-from savedmodel_bakery.storage.publish import find_remains, published_versions
-from savedmodel_bakery.storage.publish import remove as remove_stored
+from savedmodel_bakery.storage import folders
+from savedmodel_bakery.storage import publish as buckets
 from savedmodel_bakery.storage.store import Store
 from savedmodel_bakery.wire.model_config import All, Latest, Specific
 from savedmodel_bakery.wire.version_folder import version_number
-
-_PREFIX = ".pruned-"  # servers ignore a folder whose name is not a number
 
 
 def start(rollout: Rollout, *, canary: int, stable: int | None, base_path: Path | Store | None) -> None:
@@ -101,7 +98,7 @@ def prune(rollout: Rollout, *, keep: int, base_path: Path | Store | None, is_tri
     if base_path and missing is not None:
         raise RolloutError(f"{folder} lacks version {missing} ({reasons[missing]}): no version was removed")
     if not is_trial:
-        for rest in _find_remains(folder):
+        for rest in folders.find_remains(folder) if isinstance(folder, Path) else buckets.find_remains(folder):
             _remove(rest)
     newest = sorted(numbers)[-keep:]
     for number, path in versions:
@@ -141,22 +138,13 @@ def _find_reasons(rollout: Rollout, versions: Iterable[int]) -> dict[int, str]:
     return reasons
 
 
-def _find_remains(base_path: Path | Store) -> Iterable[Path | Store]:
-    """Return what an earlier process that was killed has left of the versions that it removed."""
-    return base_path.glob(f"{_PREFIX}*") if isinstance(base_path, Path) else find_remains(base_path)
-
-
 def _remove(path: Path | Store) -> None:
-    """Remove a version, or its rest. A server never finds a part of it with a graph, even if this process is killed."""
+    """Remove a version, or its rest. A server never finds parts, even if this process is killed."""
     if isinstance(path, Store):
-        remove_stored(path)
+        buckets.remove(path)
         return
     try:
-        hidden = path if path.name.startswith(_PREFIX) else path.rename(path.with_name(f"{_PREFIX}{path.name}"))
-        if hidden.is_symlink():
-            hidden.unlink()
-        else:
-            shutil.rmtree(hidden)
+        folders.remove(path)
     except OSError as error:
         raise RolloutError(f"cannot remove {path}: {error.strerror}") from error
 
@@ -175,7 +163,7 @@ def _finish_earlier(rollout: Rollout, otherwise: str) -> None:
 def list_versions(base_path: Path | Store) -> list[tuple[int, Path | Store]]:
     """Return the versions under a base path with their folders, lowest first; two folders may have the same number."""
     if isinstance(base_path, Store):
-        return [(number, base_path.below(str(number))) for number in published_versions(base_path)]
+        return [(number, base_path.below(str(number))) for number in buckets.published_versions(base_path)]
     try:
         names = sorted((entry.name for entry in base_path.iterdir() if entry.is_dir()), key=os.fsencode)
     except OSError as error:

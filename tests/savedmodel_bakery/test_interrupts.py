@@ -13,6 +13,7 @@ import click
 import pytest
 
 from savedmodel_bakery.exits import run_command
+from savedmodel_bakery.interrupts import interrupt_on_termination
 
 # Runs a package as `python -m` does, and interrupts it when it is about to import a module.
 INTERRUPTING = """
@@ -109,6 +110,16 @@ def test_a_call_that_waits_for_a_server_is_interrupted(arguments: list[str], tmp
     assert (130, f"\ninterrupted{hint}\n") == (waiting.returncode, stderr)
 
 
+def test_a_termination_interrupts_also_where_interrupts_are_ignored() -> None:
+    """As in the background jobs of a script, which inherit that SIGINT is ignored."""
+    former = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with pytest.raises(KeyboardInterrupt), interrupt_on_termination():
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGINT, former)
+
+
 def test_an_ignored_interrupt_stays_ignored(tmp_path: Path) -> None:
     """As in a background job of a shell."""
     ended = run("savedmodel_bakery", "click", ["--help"], tmp_path, "SIG_IGN")
@@ -120,6 +131,7 @@ import os, signal, sys
 from pathlib import Path
 import click
 from savedmodel_bakery.exits import run_command
+from savedmodel_bakery.interrupts import interrupt_on_termination
 from savedmodel_bakery.interrupts import cleaning_up, exit_on_interrupt, handle_interrupts
 
 handle_interrupts()

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 import s3_server
+from server_process import free_port
 
-from savedmodel_bakery.errors import PublishError
+from savedmodel_bakery.errors import ConnectionFailedError, PublishError
 from savedmodel_bakery.extras import MissingPackageError
 from savedmodel_bakery.storage import store as module
 from savedmodel_bakery.storage.store import Store, open_store
@@ -104,6 +105,14 @@ def test_missing_credentials_are_reported(s3_port: int, monkeypatch: pytest.Monk
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     with pytest.raises(PublishError, match=r"^cannot list s3://bucket/flowers: Unable to locate credentials$"):
+        open_store("s3://bucket/flowers").sizes()
+
+
+def test_a_server_that_cannot_be_reached_is_reported_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in s3_server.environment(free_port()).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    with pytest.raises(ConnectionFailedError, match=r"^cannot list s3://bucket/flowers: Could not connect to"):
         open_store("s3://bucket/flowers").sizes()
 
 

@@ -14,7 +14,7 @@ import s3_server
 from stored_versions import contents, stored, write_version
 
 from savedmodel_bakery.storage.manifest import MANIFEST
-from savedmodel_bakery.storage.publish import published_versions
+from savedmodel_bakery.storage.publish import publish, published_versions, remove
 from savedmodel_bakery.storage.store import Store, open_store
 
 MOMENTS = 20
@@ -128,6 +128,30 @@ def test_an_interrupted_command_ends_with_one_line_and_is_continued(
     assert "Traceback" not in stderr
     assert not list(tmp_path.glob("copy/*"))
     assert 0 == run(*arguments, port=s3_port)[0]
+
+
+def test_a_folder_follows_the_bucket_through_errors_until_it_is_stopped(
+    base: Store, s3_port: int, tmp_path: Path
+) -> None:
+    write_version(tmp_path / "source")
+    publish(tmp_path / "source", base, 1)
+    is_down = False
+    with s3_server.run_proxy(s3_port, lambda *_: not is_down) as port:
+        watching = start("pull", base, tmp_path / "copy", "--watch", 0.1, port=port)
+        assert watching.stdout is not None
+        assert f"{tmp_path}/copy/1\n" == watching.stdout.readline()
+        is_down = True
+        publish(tmp_path / "source", base, 2)
+        assert watching.stderr is not None
+        assert any("reduce your request rate" in line for line in iter(watching.stderr.readline, ""))
+        is_down = False
+        assert f"{tmp_path}/copy/2\n" == watching.stdout.readline()
+        remove(base.below("2"))
+        assert f"{tmp_path}/copy/1\n" == watching.stdout.readline()
+        watching.terminate()
+        _, stderr = watching.communicate(timeout=60)
+    assert (130, "interrupted; to continue, run: ") == (watching.returncode, stderr.splitlines()[-1][:31])
+    assert stored(base.below("1")) == contents(tmp_path / "copy" / "1")
 
 
 def test_requests_that_are_throttled_are_repeated(base: Store, s3_port: int, tmp_path: Path) -> None:

@@ -1,0 +1,57 @@
+"""A folder follows the newest versions of a model in a bucket."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from stored_versions import contents, memory_store, stored, write_version
+
+from savedmodel_bakery.errors import PublishError
+from savedmodel_bakery.storage.manifest import GRAPH
+from savedmodel_bakery.storage.mirror import mirror
+from savedmodel_bakery.storage.publish import publish, remove
+from savedmodel_bakery.storage.store import Store
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Store:
+    """A model with version 1."""
+    base = memory_store()
+    publish(write_version(tmp_path / "source"), base, 1)
+    return base
+
+
+def follow(base: Store, folder: Path, latest: int = 1) -> tuple[list[str], list[str]]:
+    """Return the names of the new copies, and of all files in the folder."""
+    new = mirror(base, folder, latest=latest, progress=lambda _: None)
+    return [copy.name for copy in new], sorted(path.name for path in folder.iterdir())
+
+
+def test_newer_versions_replace_older_ones_and_return_if_they_are_withdrawn(base: Store, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    assert (["1"], ["1"]) == follow(base, folder)
+    assert ([], ["1"]) == follow(base, folder)
+    publish(tmp_path / "source", base, 2)
+    base.create("3/variables/unfinished", b"")
+    assert (["2"], ["2"]) == follow(base, folder)
+    assert (["1"], ["1", "2"]) == follow(base, folder, latest=2)
+    remove(base.below("2"))
+    assert ([], ["1"]) == follow(base, folder)
+    assert stored(base.below("1")) == contents(folder / "1")
+
+
+def test_what_is_not_a_copy_stays_and_so_do_copies_of_a_model_without_versions(base: Store, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    write_version(folder / "0")
+    assert (["1"], ["0", "1"]) == follow(base, folder)
+    remove(base.below("1"))
+    assert ([], ["0", "1"]) == follow(base, folder)
+
+
+def test_a_version_that_cannot_be_pulled_removes_nothing(base: Store, tmp_path: Path) -> None:
+    follow(base, tmp_path / "copy")
+    publish(tmp_path / "source", base, 2).remove("variables/variables.index")
+    with pytest.raises(PublishError, match=r"^cannot read .*/2/variables/variables\.index: not found$"):
+        follow(base, tmp_path / "copy")
+    assert (tmp_path / "copy" / "1" / GRAPH).is_file()
