@@ -192,9 +192,9 @@ def check(context: click.Context, folder: Path | Store, as_json: bool) -> None:
     """Check that a server responds as when the version was baked.
 
     FOLDER is that of a baked version, or of a model, whose newest version is taken, or the URL of one in a bucket. The
-    goldens of the version are sent to the server. Uses both gRPC and REST unless --format or the target's scheme selects one; the v2 protocol has no
-    Classify and Regress, so their goldens are left out. The default model is the one that was baked, and the default
-    version is the name of the version's folder.
+    goldens of the version are sent to the server. Uses both gRPC and REST unless --format or the target's scheme
+    selects one; the v2 protocol has no Classify and Regress, so their goldens are left out. The default model is the
+    one that was baked, and the default version is the name of the version's folder.
     """
     from savedmodel_bakery.client.goldens import GoldensError, find_version, read_goldens, replay
 

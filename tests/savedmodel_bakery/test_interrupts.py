@@ -131,7 +131,6 @@ import os, signal, sys
 from pathlib import Path
 import click
 from savedmodel_bakery.exits import run_command
-from savedmodel_bakery.interrupts import interrupt_on_termination
 from savedmodel_bakery.interrupts import cleaning_up, exit_on_interrupt, handle_interrupts
 
 handle_interrupts()

@@ -8,7 +8,7 @@ import command_line
 import pytest
 from stored_versions import contents, memory_store, write_version
 
-from savedmodel_bakery.exporter.commands.inspect import versions
+from savedmodel_bakery.exporter.commands.inspect import inspect
 from savedmodel_bakery.storage.commands import publish, pull
 
 Capture = pytest.CaptureFixture[str]
@@ -51,7 +51,7 @@ def test_versions_in_a_bucket_are_listed_with_size_and_time(tmp_path: Path, caps
     for number in ("9", "10"):
         command_line.run(publish, [write_version(tmp_path / number), base], capsys)
     base.create("11/variables/unfinished", b"")
-    rows = [line.split("\t") for line in command_line.run(versions, [base], capsys).stdout.splitlines()]
+    rows = [line.split("\t") for line in command_line.run(inspect, [base], capsys).stdout.splitlines()]
     assert [("9", f"{base}/9"), ("10", f"{base}/10")] == [(row[0], row[3]) for row in rows]
     size_bytes = sum(base.below("9").sizes().values())
     assert (f"{size_bytes / 1e3:.1f} kB", True) == (rows[0][1], rows[0][2].endswith("+00:00"))
