@@ -45,7 +45,7 @@ def iou(counts: str, other: str) -> float:
     """Return the intersection of two masks of one size over their union, 1 if both are empty; 0 if their sizes differ.
 
     Raises:
-        ValueError: one of the texts is no run lengths.
+        ValueError: one of the texts does not hold run lengths.
     """
     ends, other_ends = (np.cumsum(decode_counts(each)) for each in (counts, other))
     if [*ends[-1:]] != [*other_ends[-1:]]:

@@ -162,7 +162,7 @@ class Running:
     """A candidate that is ready.
 
     Attributes:
-        name: of the candidate.
+        name: the name of the candidate.
         pids: the processes whose CPU time and memory are measured, with their descendants.
         generator: the load generator connected to it.
     """

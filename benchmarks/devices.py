@@ -23,9 +23,9 @@ def measure(folder: Path, photo: bytes, *, images: int, rounds: int, allow_growt
     """Measure a version in a new process, which gives the GPU's memory back when it ends.
 
     Args:
-        folder: of the version.
+        folder: the folder of the version.
         photo: an encoded photo.
-        images: how many times a request contains the photo.
+        images: the number of copies of the photo in a request.
         rounds: requests of each signature.
         allow_growth: whether TensorFlow takes the GPU's memory as needed, instead of nearly all of it.
 

@@ -22,7 +22,7 @@ class Plan:
     """What to measure.
 
     Attributes:
-        candidates: by name.
+        candidates: the candidates by name.
         photos: names in `photos.SIZES`.
         callers: numbers of concurrent callers, ascending.
         rounds: turns of each candidate with each number of callers and each photo.

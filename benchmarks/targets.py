@@ -47,8 +47,8 @@ def open_targets(
 
     Args:
         protocol: `grpc`, `rest`, `json` (of the peers), `triton`, or `direct` (in this process).
-        ports: of the servers on this machine; several share the load, over gRPC.
-        base_path: of the model that `direct` loads.
+        ports: the ports of the servers on this machine; several share the load, over gRPC.
+        base_path: the base path of the model that `direct` loads.
         photos: JPEG files by name.
         timeout_s: time limit of a call to a model server; peers have 120 s.
     """
@@ -88,7 +88,7 @@ def model_server(transport: str, ports: Sequence[int], image: bytes, timeout_s: 
 
     Args:
         transport: `grpc` or `rest`.
-        ports: of the servers.
+        ports: the ports of the servers.
         image: what the signature takes; over gRPC a base64 text, which every candidate's export takes.
         timeout_s: time limit of a call.
     """

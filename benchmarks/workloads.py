@@ -110,7 +110,7 @@ class Settings:
     """What workloads can vary.
 
     Attributes:
-        servers: to compare.
+        servers: the servers to compare.
         photo: a name in `photos.SIZES`.
         megabytes: size of the array, in MiB.
     """

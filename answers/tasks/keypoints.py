@@ -32,7 +32,7 @@ class Keypoints(ImageResult):
     Attributes:
         ok: whether the image could be read.
         error: the reason if it could not; None if `ok`.
-        points: in the order of the network; empty if not `ok`.
+        points: the points in the order of the network; empty if not `ok`.
         edges: pairs of numbers of points that a drawing joins, such as those of a skeleton.
     """
 

@@ -40,7 +40,7 @@ def judge_all(
     Returns what each says, and the values of all, by the names of the recipe's fields.
 
     Raises:
-        EvidenceError: it can't be read, contradicts what is stated, or no recipe agrees with it.
+        EvidenceError: the evidence can't be read, contradicts what is stated, or no recipe agrees with it.
         SourceError: a function can't be imported.
         LabelError: the labels can't be read.
     """

@@ -33,7 +33,7 @@ def read_predictions(source: Source, photos: Sequence[Path], runner: Runner, cla
     """Read what a network answered for photos; see the module. Labels must be among `class_names`.
 
     Raises:
-        EvidenceError: it can't be read, names a photo or a label that isn't there, or has rows of several lengths.
+        EvidenceError: it can't be read, names a photo or label that isn't there, or its rows have several lengths.
         SourceError: the function can't be imported.
     """
     read_file = partial(_read_predictions, photos=photos, class_names=class_names)
@@ -52,7 +52,7 @@ def read_labelled(source: Path, photos: Sequence[Path], runner: Runner, class_na
     """Read the right labels of photos; see the module. For a folder, the photos are those in it.
 
     Raises:
-        EvidenceError: it can't be read, names a photo or a label that isn't there, or has no photo.
+        EvidenceError: the file can't be read, names a photo or a label that isn't there, or has no photo.
     """
     if source.is_dir():
         folders = [folder for folder in sorted(source.iterdir()) if folder.is_dir() and not folder.name.startswith(".")]

@@ -51,7 +51,7 @@ class Fit(NamedTuple):
     """How a recipe compares with evidence.
 
     Attributes:
-        distance: smaller is nearer; in the unit of the evidence.
+        distance: how far the recipe is from the evidence, in the unit of the evidence.
         follows: values of fields that the evidence itself shows, given the pixels of the recipe.
         line: mean and standard deviation of R, G, B with which the pixels come nearest, if it shows them.
         losses: float64 [photos], if the distance is their mean.
@@ -78,12 +78,12 @@ class Evidence(ABC):
     """What training shows for some photos. What a kind of evidence does not tell is left as it is here.
 
     Attributes:
-        kind: what it is, in the plural.
-        photos: their files.
-        digest: SHA-256 of the evidence.
+        kind: the name of the kind of evidence, in the plural, such as `inputs`.
+        photos: the files of the photos.
+        digest: the SHA-256 of the evidence.
         size: height and width of the network's input, if the evidence shows them.
-        groups: what is tried.
-        noise: differences of distances up to this one mean nothing.
+        groups: the groups of fields that are tried together, each with the values to try.
+        noise: the largest difference of two distances that means nothing.
     """
 
     kind: str
@@ -159,7 +159,7 @@ def read_by_photo(
     """Read the evidence for photos from a file or a mapping by their names, or from a function of a photo's path.
 
     Raises:
-        EvidenceError: it can't be read, or a name is not that of one of the photos.
+        EvidenceError: the evidence can't be read, or a name is not that of one of the photos.
         SourceError: the function can't be imported.
     """
     title = title_of(source)

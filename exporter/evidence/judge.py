@@ -26,13 +26,13 @@ class Judgement:
     """What evidence says of a recipe.
 
     Attributes:
-        kind: what the evidence is, in the plural.
-        photos: number of photos.
-        digest: of the evidence, SHA-256.
-        distance: between the recipe and the evidence, in the unit of its kind.
+        kind: the name of the kind of evidence, in the plural.
+        photos: the number of photos.
+        digest: the SHA-256 of the evidence.
+        distance: how far the recipe is from the evidence, in the unit of its kind.
         agreement: the distance in words.
-        values: of the recipe's fields, stated or found.
-        remarks: by field, how well the evidence fixes it.
+        values: the values of the recipe's fields, stated or found.
+        remarks: how well the evidence fixes each field, by its name.
     """
 
     kind: str
@@ -89,11 +89,11 @@ def judge(
     """Find the values that are not stated, and check those that are.
 
     Args:
-        evidence: what training shows.
+        evidence: the evidence from training.
         stated: values of the recipe that the user or the model states; the size may be among them.
         usual: values that are usual for such a network; the search begins with them.
         class_names: the labels in the order of the label file; without any, the network's outputs need no reading.
-        seconds: how long the search may take.
+        seconds: the longest time that the search may take.
 
     Raises:
         EvidenceError: what is stated contradicts the evidence, no recipe agrees with it, or the time is over.

@@ -54,8 +54,9 @@ class Found(NamedTuple):
 
     Attributes:
         preprocessing: the nearest recipe, with the values that follow from it unless they are fixed.
-        fit: how it compares with the evidence.
-        alternatives: by field, the nearest recipe with another value; None if no photo tells values apart.
+        fit: how this recipe compares with the evidence.
+        alternatives: the nearest recipe with another value of a field, by the field's name; None if no photo
+            tells its values apart.
     """
 
     preprocessing: Preprocessing

@@ -160,7 +160,7 @@ class Recipe:
         """Create a recipe from the values of its fields, all in one mapping.
 
         Args:
-            values: by name of the field; None means the default.
+            values: the values by the names of the fields; None means the default.
 
         Raises:
             RecipeError: a required value is missing, a name is unknown, or a value is not allowed.

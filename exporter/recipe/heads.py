@@ -30,7 +30,7 @@ class Head:
     """A head.
 
     Attributes:
-        name: what the answers call it; a signature of the SavedModel has this name too.
+        name: the name of the head in the answers; a signature of the SavedModel has it too.
         output: the output of the network.
         values: the stated fields of its task, by name.
     """

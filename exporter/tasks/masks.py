@@ -43,11 +43,11 @@ def encode_masks(
     Args:
         settings: what the masks cover, and which pixels they have.
         preprocessing: how the photos were placed in the network's input.
-        outputs: of the network, by role.
-        rows: which of the network's boxes they are, int32 [images, boxes].
-        boxes: in pixels of the photos; they may extend beyond these.
-        counts: of the boxes of each image, int32 [images].
-        sizes: of the upright photos, int64 [images, 2].
+        outputs: the outputs of the network, by role.
+        rows: the positions of the boxes among those of the network, int32 [images, boxes].
+        boxes: the boxes in pixels of the photos; they may extend beyond these.
+        counts: the number of boxes of each image, int32 [images].
+        sizes: the heights and widths of the upright photos, int64 [images, 2].
     """
     grids = {role: outputs[role] for role in ("masks", "prototypes") if role in outputs}
 

@@ -94,11 +94,12 @@ def in_bands(
     """Compute the pixels of a photo in bands of rows, one after the other, and join them.
 
     Args:
-        placement: of one photo.
-        per_pixel: how many values are computed for a pixel.
-        compute: returns the pixels of some rows, from their first, their end and a state, and the next state.
-        spec: dtype and shape of the pixels.
-        state: before the first band.
+        placement: where one photo is in the network's input.
+        per_pixel: the number of values that are computed for a pixel.
+        compute: a function of the first row, the end and a state, which returns the pixels of these rows and the next
+            state.
+        spec: the dtype and the shape of the pixels.
+        state: the state before the first band.
     """
     rows_at_once = tf.maximum(_BAND_VALUES // (placement.width * per_pixel), 1)
 

@@ -172,7 +172,7 @@ class Agreement:
     """How the SavedModel's answers compare with the network's.
 
     Attributes:
-        photos: number of photos compared.
+        photos: the number of photos that were compared.
         max_difference: the largest difference of an answer, in the measure of the task.
     """
 

@@ -29,14 +29,14 @@ class PhotoParity:
     """How one photo compares.
 
     Attributes:
-        photo: its file name.
+        photo: the file name of the photo.
         pixels_mean: mean absolute difference of the network's input before normalising, in levels of 0..255.
         pixels_max: the largest such difference.
-        difference: of the answers, in the measure of the task.
-        answer: of the graph, in a few words.
-        reference_answer: of the reference pipeline, in a few words.
+        difference: the difference of the answers, in the measure of the task.
+        answer: the answer of the graph, in a few words.
+        reference_answer: the answer of the reference pipeline, in a few words.
         caveat: why agreement on this photo says little; else empty.
-        doubts: about the recipe.
+        doubts: reasons to doubt the recipe.
         error: why the graph can't read the photo; if it is not empty, the other values mean nothing.
         is_within: whether the photo is within tolerance.
     """
@@ -72,17 +72,17 @@ class ParityReport:
     """How a baked graph compares with the reference pipeline of its source.
 
     Attributes:
-        model: the source.
+        model: the source model.
         departures: fields of the recipe that differ from the reference's: name to (baked, reference).
-        measure: what the difference of two answers is, such as `cosine distance`.
+        measure: the measure of the difference of two answers, such as `cosine distance`.
         tolerance: how far answers may differ.
         pixel_limit: how far pixels may differ in the mean, in levels of 0..255.
-        photos: one entry per photo.
+        photos: a comparison for each photo.
         int8: how the answers of an int8 servable compare with those of the network; photos are then within tolerance if
             their pixels are.
         doubts: what is implausible about the recipe or the network, each in a line with the likely fix.
         evidence: what training shows of the recipe, one entry per kind; see `evidence.judge.Judgement.to_json`.
-        pictures: of the photos that are farthest from the reference, worst first, for the HTML page.
+        pictures: the pictures of the photos that are farthest from the reference, worst first, for the HTML page.
     """
 
     model: str
@@ -186,7 +186,7 @@ class ParityReport:
         """Reject a graph that is not within tolerance.
 
         Args:
-            advice: the end of the message.
+            advice: the text at the end of the message.
 
         Raises:
             ParityError: the network's outputs contradict the recipe, int8 agrees with float32 on too few photos, or a

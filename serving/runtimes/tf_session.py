@@ -44,7 +44,7 @@ class SavedModel:
     """A loaded graph; see `Runtime`. All threads that run it share one copy of the weights.
 
     Attributes:
-        row_bytes: of the largest tensor in the graph, per row, as if all were float32; 0 if it reads no images.
+        row_bytes: the size of the largest tensor in the graph per row, as if all were float32; 0 if it reads no images.
     """
 
     def __init__(self, path: Path, *, tags: Sequence[str] = ("serve",), config: bytes | None = None) -> None:
