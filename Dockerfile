@@ -83,7 +83,7 @@ RUN bakery bake "$MODEL" --name "$MODEL_NAME" --out /models \
 
 FROM ${PYTHON_BASE} AS client
 LABEL org.opencontainers.image.title="savedmodel-bakery client" \
-      org.opencontainers.image.version=0.1.0 \
+      org.opencontainers.image.version=0.2.0 \
       org.opencontainers.image.licenses=Apache-2.0
 ENV PATH=/opt/bakery/bin:$PATH PYTHONUNBUFFERED=1
 COPY --from=client-packages /opt/bakery /opt/bakery
@@ -98,7 +98,7 @@ COPY --from=builder /models /models
 
 FROM ${PYTHON_BASE} AS server
 LABEL org.opencontainers.image.title="savedmodel-bakery embedded server" \
-      org.opencontainers.image.version=0.1.0 \
+      org.opencontainers.image.version=0.2.0 \
       org.opencontainers.image.licenses=Apache-2.0
 ENV MODEL_BASE_PATH=/models PORT=8500 REST_API_PORT=8501
 ENV PATH=/opt/bakery/bin:$PATH PYTHONUNBUFFERED=1
@@ -120,7 +120,7 @@ COPY --from=builder /models /models
 # first: start one container per GPU.
 FROM ${TENSORFLOW_SERVING_GPU_BASE} AS tensorflow-serving-gpu
 LABEL org.opencontainers.image.title="tensorflow_model_server with a baked model, for GPUs" \
-      org.opencontainers.image.version=0.1.0 \
+      org.opencontainers.image.version=0.2.0 \
       org.opencontainers.image.licenses=Apache-2.0
 ARG MODEL_NAME=efficientnet_lite0
 ENV MODEL_NAME=${MODEL_NAME} MODEL_BASE_PATH=/models PORT=8500 REST_API_PORT=8501
@@ -136,7 +136,7 @@ CMD []
 
 FROM ${TENSORFLOW_SERVING_BASE} AS tensorflow-serving
 LABEL org.opencontainers.image.title="tensorflow_model_server with a baked model" \
-      org.opencontainers.image.version=0.1.0 \
+      org.opencontainers.image.version=0.2.0 \
       org.opencontainers.image.licenses=Apache-2.0
 ARG MODEL_NAME=efficientnet_lite0
 ENV MODEL_NAME=${MODEL_NAME} MODEL_BASE_PATH=/models PORT=8500 REST_API_PORT=8501

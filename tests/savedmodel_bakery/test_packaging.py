@@ -70,7 +70,7 @@ def run(command: list[str], folder: Path) -> str:
 
 def test_the_wheel_has_one_package_and_its_data(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    assert {"savedmodel_bakery", "savedmodel_bakery-0.1.0.dist-info"} == {name.partition("/")[0] for name in names}
+    assert {"savedmodel_bakery", "savedmodel_bakery-0.2.0.dist-info"} == {name.partition("/")[0] for name in names}
     inside = {name.removeprefix("savedmodel_bakery/") for name in names if name.startswith("savedmodel_bakery/")}
     assert {"__init__.py", "__main__.py", "command.py", "py.typed"} <= inside
     assert {"exporter/resources/labels/imagenet.json", "exporter/resources/labels/imagenet1001.json"} <= inside
@@ -98,7 +98,7 @@ def test_a_wheel_built_from_the_sdist_has_the_same_files(clone: Path, wheel: Pat
     sdist = build(clone, "sdist", tmp_path / "sdist")
     (tmp_path / "source").mkdir()
     subprocess.run(["tar", "--extract", "--file", sdist, "--directory", tmp_path / "source"], check=True)
-    again = build(tmp_path / "source" / "savedmodel_bakery-0.1.0", "wheel", tmp_path / "wheel")
+    again = build(tmp_path / "source" / "savedmodel_bakery-0.2.0", "wheel", tmp_path / "wheel")
     files, files_again = (
         {name: zipfile.ZipFile(path).read(name) for name in zipfile.ZipFile(path).namelist()} for path in (wheel, again)
     )
@@ -106,7 +106,7 @@ def test_a_wheel_built_from_the_sdist_has_the_same_files(clone: Path, wheel: Pat
 
 
 def test_the_base_install_is_the_client_without_tensorflow(wheel: Path) -> None:
-    metadata = email.message_from_bytes(zipfile.ZipFile(wheel).read("savedmodel_bakery-0.1.0.dist-info/METADATA"))
+    metadata = email.message_from_bytes(zipfile.ZipFile(wheel).read("savedmodel_bakery-0.2.0.dist-info/METADATA"))
     base = [need for need in metadata.get_all("Requires-Dist", []) if "extra ==" not in need]
     assert {
         "click",

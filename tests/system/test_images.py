@@ -32,8 +32,8 @@ KUBERNETES = Path(__file__).parents[2] / "deploy" / "kubernetes"
 MODEL = "efficientnet_lite0"
 REGISTRY = "registry.example/"
 LOCAL_IMAGES = {
-    f"{REGISTRY}bakery-server:0.1.0": "bakery-server",
-    f"{REGISTRY}bakery-client:0.1.0": "bakery-client",
+    f"{REGISTRY}bakery-server:0.2.0": "bakery-server",
+    f"{REGISTRY}bakery-client:0.2.0": "bakery-client",
     f"{REGISTRY}efficientnet-lite0:1": "efficientnet-lite0",
     f"{REGISTRY}efficientnet-lite0-tensorflow-serving:1": "flowers",
     f"{REGISTRY}efficientnet-lite0-tensorflow-serving-gpu:1": "classifier-gpu",
@@ -172,7 +172,7 @@ def test_an_image_lists_its_packages(clone: Path, images: Images, image: str) ->
     locked = {match.groups() for line in lines if (match := re.match(r"(\S+)==(\S+) \\$", line))}
     assert len(locked) >= 10
     assert set() == locked - listed
-    assert ("savedmodel-bakery", "0.1.0") in listed
+    assert ("savedmodel-bakery", "0.2.0") in listed
     assert not {"keras", "libclang", "pip", "cyclonedx-bom"} & {name for name, _ in listed}
 
 

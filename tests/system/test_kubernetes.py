@@ -122,8 +122,8 @@ def test_the_overlay_of_the_page(clone: Path, page: str, tmp_path: Path) -> None
     """It replaces the images, also that of the volume, and the settings of the model."""
     manifests = page_overlay(clone, page, "kustomization.yaml", tmp_path)
     assert [
-        "registry.shop.example/flowers:3", "registry.shop.example/bakery-server:0.1.0",
-        "registry.shop.example/bakery-client:0.1.0",
+        "registry.shop.example/flowers:3", "registry.shop.example/bakery-server:0.2.0",
+        "registry.shop.example/bakery-client:0.2.0",
     ] == images(manifests)  # fmt: skip
     settings = [manifest["data"] for manifest in of_kind(manifests, "ConfigMap")]
     assert {"MODEL_NAME": "flowers", "MODEL_VERSION": "3"} in settings
@@ -131,7 +131,7 @@ def test_the_overlay_of_the_page(clone: Path, page: str, tmp_path: Path) -> None
 
 def test_the_overlay_of_the_page_for_workers(clone: Path, page: str, tmp_path: Path) -> None:
     manifests = page_overlay(clone, page, "workers/kustomization.yaml", tmp_path)
-    assert ["registry.shop.example/flowers:3", "registry.shop.example/bakery-server:0.1.0"] == images(manifests)
+    assert ["registry.shop.example/flowers:3", "registry.shop.example/bakery-server:0.2.0"] == images(manifests)
     [pod] = pods(manifests)
     assert "/models/flowers" == containers(pod)[0]["args"][1]
 
