@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from savedmodel_bakery.client.calls import VersionStatus
 from savedmodel_bakery.client.commands.options import (
@@ -117,16 +118,24 @@ def _status_line(status: VersionStatus) -> str:
 
 
 @click.command(cls=Command, epilog=WAIT_EXAMPLES, brief=_WAIT_BRIEF)
-@click.argument("model")
+@click.argument("model", required=False)
+@click.option(
+    "-m", "--model", "named", metavar="NAME", envvar="BAKERY_CLIENT_MODEL", show_envvar=True, help="In place of MODEL."
+)
 @timeout_option(60.0, "How long to wait; the last request may end later.")
 @server_options
 @version_options(default="any")
 @click.pass_context
-def wait(context: click.Context, model: str, timeout_s: float) -> None:
+def wait(context: click.Context, model: str | None, named: str | None, timeout_s: float) -> None:
     """Wait until a version of MODEL is AVAILABLE, and print it as `status` does.
 
     The server may start while the command waits.
     """
+    if model and is_set(context, "named", [ParameterSource.COMMANDLINE]):
+        raise click.UsageError(f"two models, {model} and {named}: pass MODEL or -m MODEL")
+    model = model or named
+    if not model:
+        raise click.UsageError("missing MODEL, the name of the model to wait for")
     end = time.monotonic() + timeout_s
     while True:
         try:

@@ -42,6 +42,13 @@ _PROMOTE = "promote flowers --config models.config --compare photos/"
 _ROLLBACK = "rollback flowers --config models.config"
 _STATUS = "status flowers --config models.config -t a.example -t b.example"
 _PRUNE = "prune flowers --config models.config --keep 3"
+_BRIEF = {
+    "config_path": None,
+    "transport": "Protocol: GRPC or REST.",
+    "target": "Model server, by default 127.0.0.1. Repeatable.",
+    "token_file": "File with the token for the servers.",
+}
+_CHANGE_BRIEF = _BRIEF | {"polled": "The servers read the file themselves.", "timeout_s": None}
 
 
 class _Group(Group):
@@ -59,7 +66,11 @@ def rollout() -> None:
     """
 
 
-@rollout.command(cls=Command, epilog=_epilog(_START, "start flowers --config models.config --canary 7 --polled"))
+@rollout.command(
+    cls=Command,
+    epilog=_epilog(_START, "start flowers --config models.config --canary 7 --polled"),
+    brief=_CHANGE_BRIEF | {"canary": None, "stable": None},
+)
 @model_options
 @click.option("--canary", required=True, type=click.IntRange(min=0), help="Version to load as the canary.")
 @click.option(
@@ -87,7 +98,11 @@ def start(
         _print_result(opened)
 
 
-@rollout.command(cls=Command, epilog=_epilog(_PROMOTE, "promote flowers --config models.config --no-goldens"))
+@rollout.command(
+    cls=Command,
+    epilog=_epilog(_PROMOTE, "promote flowers --config models.config --no-goldens"),
+    brief=_CHANGE_BRIEF | {"no_goldens": None, "paths": "Photos that both versions must answer alike. Repeatable."},
+)
 @model_options
 @click.option("--no-goldens", is_flag=True, help="Do not replay the goldens, such as for a version without them.")
 @click.option(
@@ -150,7 +165,7 @@ def promote(
         _print_result(opened)
 
 
-@rollout.command(cls=Command, epilog=_epilog(_ROLLBACK))
+@rollout.command(cls=Command, epilog=_epilog(_ROLLBACK), brief=_CHANGE_BRIEF)
 @model_options
 @change_options
 @model_servers_options
@@ -175,7 +190,7 @@ def rollback(context: click.Context, /, **options: Any) -> None:
         context.exit(NO_CONNECTION if only_unreachable else FAILED)
 
 
-@rollout.command(cls=Command, epilog=_epilog(_STATUS))
+@rollout.command(cls=Command, epilog=_epilog(_STATUS), brief=_BRIEF | {"as_json": None})
 @model_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per server and version.")
 @model_servers_options
@@ -212,7 +227,11 @@ def status(context: click.Context, model: str, config_path: Path, as_json: bool)
     context.exit(code)
 
 
-@rollout.command(cls=Command, epilog=_epilog(_PRUNE, "prune flowers --config models.config --dry-run"))
+@rollout.command(
+    cls=Command,
+    epilog=_epilog(_PRUNE, "prune flowers --config models.config --dry-run"),
+    brief=_BRIEF | {"keep": None, "dry_run": None},
+)
 @model_options
 @click.option(
     "--keep", type=click.IntRange(min=1), default=3, show_default=True, help="How many of the newest versions to keep."

@@ -17,7 +17,7 @@ from savedmodel_bakery import log, tracing
 from savedmodel_bakery.client.servers import MAX_TIMEOUT_S
 from savedmodel_bakery.defaults import DEFAULT_MODEL
 from savedmodel_bakery.exits import as_usage_error
-from savedmodel_bakery.groups import CONTEXT_SETTINGS, FloatRange, Group, Option
+from savedmodel_bakery.groups import CONTEXT_SETTINGS, Command, FloatRange, Group, Option
 from savedmodel_bakery.serving.admission.limits import Limits
 from savedmodel_bakery.serving.commands import amqp_queues
 from savedmodel_bakery.serving.commands.metrics_page import metrics_options, serve_page
@@ -64,12 +64,23 @@ class _DefaultGroup(Group):
         return work.shell_complete(work.make_context("work", [], parent=context, resilient_parsing=True), incomplete)
 
 
+_WORK_BRIEF = {
+    "url": "The broker: amqp[s]://USER:PASSWORD@HOST:PORT/VHOST.",
+    "model_base_path": None,
+    "server": None,
+    "token_file": "File with the token for --server.",
+    **dict.fromkeys(("queue", "prefetch", "batch_size", "calls", "metrics_port")),
+}
+
+
 @click.group(cls=_DefaultGroup, epilog=EXAMPLES, context_settings=CONTEXT_SETTINGS)
 def cli() -> None:
     """Process requests from a RabbitMQ queue. The default COMMAND is work."""
 
 
 @cli.command(
+    cls=Command,
+    brief=_WORK_BRIEF,
     epilog="""
 \b
 Examples:

@@ -38,6 +38,12 @@ def ports(peer: Peer) -> list[object]:
 )
 def test_an_available_version_is_printed(wait: Wait, ports: list[object], options: list[object], line: str) -> None:
     assert (0, line, "") == wait("half_plus_two", *options, *ports)
+    assert (0, line, "") == wait("-m", "half_plus_two", *options, *ports)
+
+
+def test_one_model_is_named(wait: Wait) -> None:
+    assert wait()[2].endswith("missing MODEL, the name of the model to wait for\n")
+    assert wait("flowers", "-m", "roses")[2].endswith("two models, flowers and roses: pass MODEL or -m MODEL\n")
 
 
 @pytest.mark.parametrize(

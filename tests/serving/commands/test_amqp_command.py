@@ -113,7 +113,7 @@ def test_earlier_spellings_of_options_are_accepted(option: str) -> None:
 
 
 def test_help_lists_defaults_environment_variables_and_examples() -> None:
-    result = CliRunner().invoke(cli, ["work", "-h"])
+    result = CliRunner().invoke(cli, ["work", "--help-all"])
     assert 0 == result.exit_code
     for text in ("[env var: BAKERY_AMQP_URL; default:", "--delivery-limit INTEGER RANGE", "x>=1", "--timeout-seconds"):
         assert text in " ".join(result.output.split())
