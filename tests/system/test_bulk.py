@@ -95,7 +95,7 @@ def job(base_path: Path, inputs: Path, metrics_port: int, tmp_path: Path) -> Ite
     """A running job that has written its first parts."""
     process = start_job(base_path, inputs, tmp_path / "out", tmp_path / "log", f"--metrics-port={metrics_port}")
     try:
-        wait_until(lambda: len(parts(tmp_path)) >= 2 or process.poll() is not None, timeout_s=300)
+        wait_until(lambda: len(parts(tmp_path)) >= 2 or process.poll() is not None, timeout_s=600)
         assert process.poll() is None, (tmp_path / "log").read_text()
         yield process
     finally:
