@@ -3,7 +3,7 @@
 All calls of `client.calls` are idempotent. A call that cannot reach the server, or gets UNAVAILABLE or CANCELLED, is
 repeated up to three times after growing pauses: a server that shuts down sends CANCELLED for calls that it has not
 finished. If the server states a time after which to try again, that is the pause, and the number of attempts is not
-limited. No attempt starts after the time limit of the call.
+limited; nor is it if all threads of the server are busy. No attempt starts after the time limit of the call.
 """
 
 from __future__ import annotations
@@ -31,8 +31,13 @@ OVERLOADED = (Code.RESOURCE_EXHAUSTED, Code.UNAVAILABLE)
 SHUTTING_DOWN = (Code.UNAVAILABLE, Code.CANCELLED)
 """The codes of a server that restarts; it sends CANCELLED for unfinished calls when it shuts down."""
 
+THREADS_BUSY = "Server Threadpool Exhausted"
+"""What a gRPC server in C++, such as tensorflow_model_server, says with RESOURCE_EXHAUSTED if all its threads are busy
+(github.com/grpc/grpc/blob/master/src/cpp/server/server_cc.cc)."""
+
 MAX_ATTEMPTS = 4
 _MIN_PAUSE_S = 0.1
+_MAX_PAUSE_S = 2.0
 _MIN_TIMEOUT_S = 0.001
 
 # The spellings of gRPC's BoringSSL, of OpenSSL, and of gRPC itself; the first that matches counts.
@@ -162,6 +167,7 @@ def _pause_s(error: ClientError, attempts: int) -> float:
     """Return the time in seconds until another attempt; infinite if there must be none."""
     if isinstance(error, RequestRefusedError) and error.retry_after_s is not None:
         return max(error.retry_after_s, _MIN_PAUSE_S)
-    if not is_away(error) or attempts >= MAX_ATTEMPTS:
+    is_busy = isinstance(error, RequestRefusedError) and error.message.startswith(THREADS_BUSY)
+    if not is_busy and (not is_away(error) or attempts >= MAX_ATTEMPTS):
         return math.inf
-    return _MIN_PAUSE_S * 2.0 ** (attempts - 1) + random.uniform(0, _MIN_PAUSE_S / 2)
+    return min(_MIN_PAUSE_S * 2.0 ** (attempts - 1), _MAX_PAUSE_S) + random.uniform(0, _MIN_PAUSE_S / 2)

@@ -19,6 +19,7 @@ from savedmodel_bakery import tracing
 from savedmodel_bakery.client.calls import Call, run_flow_async
 from savedmodel_bakery.client.servers import Endpoint, Server
 from savedmodel_bakery.client.transports.failures import (
+    THREADS_BUSY,
     connecting_failed,
     deadline_exceeded,
     name_not_resolved,
@@ -223,6 +224,8 @@ def client_error(exc: Any, server: Server, *, timeout_s: float, is_connected: bo
         if _RESOLUTION_FAILED.search(details):
             return name_not_resolved(server.endpoints)
         return connecting_failed(server, details if _NOT_CONNECTED.search(details) else "")
+    if details == THREADS_BUSY:
+        details += ": too many calls at once for the server; its flag --grpc_max_threads permits more"
     if code is not Code.DEADLINE_EXCEEDED:
         return refused(code, details, retry_after_s=pause_after(exc.trailing_metadata() or (), code))
     if details in _DEADLINE_TEXTS:

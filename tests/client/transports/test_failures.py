@@ -103,6 +103,14 @@ def test_without_a_stated_time_there_are_three_growing_pauses(run: Any, error: C
     assert [True, True, True] == [0.1 * 2**n <= pause < 0.1 * 2**n + 0.1 for n, pause in enumerate(pauses)]
 
 
+def test_while_all_threads_are_busy_pauses_grow_up_to_a_limit(run: Any) -> None:
+    result, pauses = run([RequestRefusedError(Code.RESOURCE_EXHAUSTED, "Server Threadpool Exhausted")] * 9)
+    assert ("result", 9) == (result, len(pauses))
+    assert all(
+        least <= pause < least + 0.1 for least, pause in zip([0.1, 0.2, 0.4, 0.8, 1.6, *[2] * 4], pauses, strict=True)
+    )
+
+
 @pytest.mark.parametrize(
     "error",
     [
@@ -173,13 +181,13 @@ def refuse(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[...
     """Let the server refuse a number of requests, with headers; the list counts all requests."""
     status_of = peer.status
 
-    def refuse(times: int, code: Code, **headers: str) -> list[int]:
+    def refuse(times: int, code: Code, message: str = "overloaded", **headers: str) -> list[int]:
         requests: list[int] = []
 
         def status(*arguments: Any) -> Any:
             requests.append(1)
             if len(requests) <= times:
-                raise StatusError(code, "overloaded")
+                raise StatusError(code, message)
             return status_of(*arguments)
 
         monkeypatch.setattr(peer, "status", status)
@@ -196,6 +204,15 @@ def test_a_client_tries_again_when_an_overloaded_server_says(
     requests = refuse(2, code, retry_after="0")
     assert 3 == get_status()[0].version
     assert 3 == len(requests)
+
+
+def test_a_server_without_free_threads_is_explained(peer: Peer, refuse: Any) -> None:
+    refuse(1, Code.RESOURCE_EXHAUSTED, "Server Threadpool Exhausted")
+    server = parse_server("127.0.0.1", transport="grpc", port=peer.grpc_port)
+    prepared = create_transport(server, timeout_s=TIMEOUT_S, for_load=True)
+    with pytest.raises(RequestRefusedError, match=r"too many calls at once .* --grpc_max_threads"):
+        prepared.prepare(Status(ModelSpec("half_plus_two")))()
+    prepared.close()
 
 
 def test_a_time_after_the_limit_is_part_of_the_error(get_status: Callable[[], Any], refuse: Any) -> None:
