@@ -14,7 +14,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from savedmodel_bakery.errors import PublishError, RecipeError, SourceError
+from savedmodel_bakery.errors import RecipeError, SourceError
 from savedmodel_bakery.exporter import publish, resources, sources
 from savedmodel_bakery.exporter.calibration import NO_CALIBRATION, read_calibration
 from savedmodel_bakery.exporter.evidence import SEARCH_S, Judgement, Source, Sources, judge_all
@@ -30,7 +30,7 @@ from savedmodel_bakery.exporter.validation.report import ParityReport, check_wri
 from savedmodel_bakery.exporter.validation.session import SessionProcess
 from savedmodel_bakery.exporter.validation.validate import Int8Evaluation, Validation, validate_and_record
 from savedmodel_bakery.extras import MissingPackageError
-from savedmodel_bakery.storage.folders import check_free, published_versions
+from savedmodel_bakery.storage.folders import check_free
 from savedmodel_bakery.tensorflow_import import warnings_hidden
 
 _SHOWN_LABELS = 3
@@ -181,7 +181,7 @@ def bake(
     if python_model is None:
         sources.find_source(model)  # an unknown model is reported as such, before other problems
     if name is None:
-        _check_same_model(base_path, model)
+        publish.check_same_model(base_path, model)
     onnx = None if reference is None else OnnxModel(Path(reference))
     like = sources.read_preprocessing(values["like"]) if "like" in values else {}
     if sources.names_files(values.get("like", "")):  # the version's recipe states what it says
@@ -315,12 +315,3 @@ def _describe_labels(class_names: ClassNames) -> Iterator[str]:
         if labels:
             first = ", ".join(label[:_MAX_SHOWN] for label in labels[:_SHOWN_LABELS])
             yield f"{f'head {head}: ' if head else ''}{len(labels)} labels: {first}"
-
-
-def _check_same_model(base_path: Path, model: str) -> None:
-    newest = max(published_versions(base_path).items(), default=None)
-    if newest is None or not (newest[1] / publish.RECIPE_FILE).is_file():
-        return
-    served = read_recipe_file(newest[1] / publish.RECIPE_FILE).values.get("model")
-    if served != model:
-        raise PublishError(f"{base_path} already serves {served}; choose another name for {model} with --name")

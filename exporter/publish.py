@@ -14,7 +14,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from savedmodel_bakery.errors import PublishError, quote
-from savedmodel_bakery.storage.folders import rename_into_place, staging, writing
+from savedmodel_bakery.exporter.recipe import read_recipe_file
+from savedmodel_bakery.storage import publish as buckets
+from savedmodel_bakery.storage.folders import published_versions, rename_into_place, staging, writing
+from savedmodel_bakery.storage.pull import partial_copy
+from savedmodel_bakery.storage.store import Store
 from savedmodel_bakery.wire import version_folder
 
 RECIPE_FILE = version_folder.RECIPE
@@ -58,6 +62,29 @@ def check_name(name: str, *, of: str = "model") -> str:
             f"at most {_MAX_NAME_BYTES} bytes"
         )
     return name
+
+
+def check_same_model(base: Path | Store, model: str) -> None:
+    """Reject a model that would replace another one: raise PublishError if the newest version in `base` is of another.
+
+    Versions without a recipe are of no model.
+    """
+    if not isinstance(base, Store):
+        versions = published_versions(base)
+        served = _model_of(versions[max(versions)]) if versions else None
+    elif numbers := buckets.published_versions(base):
+        with partial_copy(base.below(str(max(numbers))), {RECIPE_FILE}) as copy:
+            served = _model_of(copy)
+    else:
+        served = None
+    if served not in (None, model):
+        raise PublishError(f"{base} already serves {served}; choose another name for {model} with --name")
+
+
+def _model_of(version: Path) -> str | None:
+    """Return the model that a version was baked from, as its recipe names it."""
+    file = version / RECIPE_FILE
+    return read_recipe_file(file).values.get("model") if file.is_file() else None
 
 
 def publish_version(

@@ -10,7 +10,7 @@ import click
 from savedmodel_bakery.exporter.commands import options
 from savedmodel_bakery.exporter.commands.output import open_output
 from savedmodel_bakery.exporter.commands.running import NO_EVIDENCE, print_progress, print_warning, tensorflow
-from savedmodel_bakery.exporter.publish import check_name, default_name
+from savedmodel_bakery.exporter.publish import check_name, check_same_model, default_name
 from savedmodel_bakery.exporter.recipe import RecipeFile, read_recipe_file
 from savedmodel_bakery.groups import Command
 from savedmodel_bakery.storage.store import Store
@@ -131,6 +131,8 @@ def bake(
         raise click.UsageError("no model given: pass --model, or state it in the --recipe file")
     # Before the import of TensorFlow, which can take half a minute.
     root, finish = open_output(out, check_name(default_name(recipe["model"]) if name is None else name), version)
+    if name is None and isinstance(out, Store):
+        check_same_model(out.below(default_name(recipe["model"])), recipe["model"])
     from savedmodel_bakery.exporter.validation.session import SessionProcess
 
     with tensorflow("bake", verbose=verbose, beside=SessionProcess()) as session:

@@ -7,10 +7,13 @@ import os
 from pathlib import Path
 
 import pytest
+from stored_versions import memory_store
 
 from savedmodel_bakery.errors import PublishError, VerificationError
 from savedmodel_bakery.exporter import publish
 from savedmodel_bakery.storage.folders import published_versions
+from savedmodel_bakery.storage.publish import publish as publish_to_bucket
+from savedmodel_bakery.storage.store import Store
 
 
 def save(path: Path) -> None:
@@ -62,3 +65,18 @@ def test_an_os_error_of_validation_is_not_reported_as_a_write_error(tmp_path: Pa
             tmp_path / "base", None, save=save, description=(publish.RECIPE_FILE, "how"), validate=validate
         )
     assert [] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("is_local", [True, False], ids=["folder", "bucket"])
+def test_the_newest_version_is_of_the_same_model(tmp_path: Path, is_local: bool) -> None:
+    base = tmp_path if is_local else memory_store()
+    publish.check_same_model(base, "net:two")
+    for number, model in ((1, "net:two"), (2, "net:one")):
+        save(tmp_path / str(number))
+        (tmp_path / str(number) / "assets.extra").mkdir()
+        (tmp_path / str(number) / publish.RECIPE_FILE).write_text(f'model = "{model}"\n')
+        if isinstance(base, Store):
+            publish_to_bucket(tmp_path / str(number), base, number)
+    publish.check_same_model(base, "net:one")
+    with pytest.raises(PublishError, match="already serves net:one; choose another name for net:two with --name"):
+        publish.check_same_model(base, "net:two")
