@@ -24,6 +24,7 @@ SECTIONS = {
     "Store": {
         "publish": ("storage.commands:publish", "Publish a version to a bucket."),
         "pull": ("storage.commands:pull", "Copy a version from a bucket to a folder."),
+        "package": ("storage.commands:package", "Write a version as an archive for a managed cloud."),
     },
     "Serve": {
         "serve": ("commands.serve:serve", "Serve one model on this machine."),

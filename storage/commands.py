@@ -1,4 +1,4 @@
-"""The commands `publish` and `pull`."""
+"""The commands `publish`, `pull` and `package`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 from savedmodel_bakery.exits import as_usage_error, print_error, resumable
 from savedmodel_bakery.groups import Command, FloatRange, reject_options
 from savedmodel_bakery.interrupts import interrupt_on_termination
+from savedmodel_bakery.wire.version_folder import version_number
 
 _PUBLISH_EXAMPLES = """\b
 Examples:
@@ -22,6 +23,13 @@ Examples:
   bakery pull s3://bucket/models/flowers/2 saved_model/flowers
   bakery pull s3://bucket/models/flowers saved_model/flowers
   bakery pull s3://bucket/models/flowers saved_model/flowers --watch 30
+"""
+
+
+_PACKAGE_EXAMPLES = """\b
+Examples:
+  bakery package saved_model/flowers/2 --for sagemaker --out model.tar.gz
+  bakery package saved_model/flowers --for sagemaker --out model.tar.gz
 """
 
 
@@ -48,7 +56,6 @@ def publish(context: click.Context, folder: Path, url: str, number: int | None, 
     from savedmodel_bakery.storage import publish as steps
     from savedmodel_bakery.storage.folders import find_version
     from savedmodel_bakery.storage.store import open_store
-    from savedmodel_bakery.wire.version_folder import version_number
 
     with as_usage_error(ValueError):
         base = open_store(url)
@@ -93,7 +100,6 @@ def pull(context: click.Context, url: str, folder: Path, interval_s: float | Non
     from savedmodel_bakery.storage import pull as steps
     from savedmodel_bakery.storage.mirror import watch
     from savedmodel_bakery.storage.store import open_store
-    from savedmodel_bakery.wire.version_folder import version_number
 
     with as_usage_error(ValueError):
         store = open_store(url)
@@ -113,6 +119,37 @@ def pull(context: click.Context, url: str, folder: Path, interval_s: float | Non
                 on_error=lambda error: print_error(f"error: {error}"),
             )
         click.echo(steps.pull(steps.find_version(store), folder, progress=_print_progress))
+
+
+@click.command(cls=Command, epilog=_PACKAGE_EXAMPLES)
+@click.argument("folder", metavar="FOLDER", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option("--for", "cloud", type=click.Choice(["sagemaker"]), required=True, help="Whose layout the archive has.")
+@click.option("--name", show_default="the name of the model's folder", help="Name of the model.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default="model.tar.gz",
+    show_default=True,
+    help="File to write; an existing one is replaced.",
+)
+def package(folder: Path, cloud: str, name: str | None, out: Path) -> None:  # noqa: ARG001 - there is one layout
+    """Write the version in FOLDER as an archive for a managed cloud.
+
+    FOLDER may be that of a model too, for its newest version. The archive for sagemaker is a tar.gz file with
+    NAME/NUMBER/saved_model.pb and the other files; equal versions give equal archives. Prints the path of the archive.
+    """
+    from savedmodel_bakery.storage import package as steps
+    from savedmodel_bakery.storage.folders import find_version
+
+    folder = find_version(folder).resolve()
+    number = version_number(folder.name)
+    if number is None:
+        raise click.UsageError(f"the name of {folder} is not a number: pass the folder of a version, such as MODEL/1")
+    name = folder.parent.name if name is None else name
+    if not name or "/" in name or name in (".", ".."):
+        raise click.UsageError(f"invalid name {name!r}: must be the name of a folder")
+    with interrupt_on_termination():
+        click.echo(steps.package(folder, name, number, out))
 
 
 @contextmanager

@@ -1,7 +1,8 @@
-"""The commands `publish` and `pull`, and the bucket arguments of the others, with memory in the place of buckets."""
+"""The commands `publish`, `pull` and `package`, and the bucket arguments of the others, with memory in the place of buckets."""
 
 from __future__ import annotations
 
+import tarfile
 from pathlib import Path
 
 import command_line
@@ -9,7 +10,7 @@ import pytest
 from stored_versions import contents, memory_store, write_version
 
 from savedmodel_bakery.exporter.commands.inspect import inspect
-from savedmodel_bakery.storage.commands import publish, pull
+from savedmodel_bakery.storage.commands import package, publish, pull
 
 Capture = pytest.CaptureFixture[str]
 
@@ -44,6 +45,42 @@ def test_wrong_usage(name: str, url: str, message: str, tmp_path: Path, capsys: 
     ended = command_line.run(publish, [write_version(tmp_path / name), url], capsys)
     assert (2, "") == ended[:2]
     assert message in ended.stderr
+
+
+def test_a_package_has_the_files_of_a_version_and_nothing_of_their_origin(tmp_path: Path, capsys: Capture) -> None:
+    archives = []
+    for name in ("here", "there"):
+        version = write_version(tmp_path / name / "flowers" / "2")
+        archives.append(tmp_path / f"{name}.tar.gz")
+        arguments = [version.parent, "--for", "sagemaker", "--out", archives[-1]]
+        assert (0, f"{archives[-1]}\n", "") == command_line.run(package, arguments, capsys)
+    assert archives[0].read_bytes() == archives[1].read_bytes()
+    with tarfile.open(archives[0]) as archive:
+        assert {("", 0, 0)} == {(member.uname, member.uid, member.mtime) for member in archive}
+        archive.extractall(tmp_path / "model", filter="data")
+    assert contents(version) == contents(tmp_path / "model" / "flowers" / "2")
+    assert {"here", "there", "here.tar.gz", "there.tar.gz", "model"} == {path.name for path in tmp_path.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("folder", "options", "code", "message"),
+    [
+        ("flowers/2", ["--name", "a/b"], 2, "invalid name 'a/b': must be the name of a folder"),
+        ("flowers/new", [], 2, "is not a number: pass the folder of a version, such as MODEL/1"),
+        (".", [], 1, "no SavedModel in"),
+        ("flowers/2", ["--out", "/nowhere/model.tar.gz"], 1, "cannot write to /nowhere/model.tar.gz: No such file or"),
+    ],
+)
+def test_what_cannot_be_packaged(
+    folder: str, options: list[str], code: int, message: str, tmp_path: Path, capsys: Capture
+) -> None:
+    for name in ("2", "new"):
+        write_version(tmp_path / "flowers" / name)
+    arguments = [tmp_path / folder, "--for", "sagemaker", "--out", tmp_path / "out.tar.gz", *options]
+    ended = command_line.run(package, arguments, capsys)
+    assert (code, "") == ended[:2]
+    assert message in ended.stderr
+    assert ["flowers"] == [path.name for path in tmp_path.iterdir()]
 
 
 def test_versions_in_a_bucket_are_listed_with_size_and_time(tmp_path: Path, capsys: Capture) -> None:
