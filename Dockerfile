@@ -9,6 +9,7 @@
 #   server                  the embedded server, without a model
 #   client                  the commands that call a server
 #   model                   the client and the model
+#   kserve-model            the same with the versions in /models itself, for storageUri: oci://… of KServe
 #
 # To use another package registry, pass pip's configuration as the build secret pip.conf.
 ARG PYTHON_BASE=python:3.11-slim-bookworm
@@ -96,10 +97,17 @@ FROM client AS model
 LABEL org.opencontainers.image.title="savedmodel-bakery model"
 COPY --from=builder /models /models
 
+# KServe takes /models for the base path, and starts the image with its `sh`, `ln` and `sleep`.
+FROM client AS kserve-model
+LABEL org.opencontainers.image.title="savedmodel-bakery model for KServe"
+ARG MODEL_NAME=efficientnet_lite0
+COPY --from=builder /models/${MODEL_NAME} /models
+
 FROM ${PYTHON_BASE} AS server
 LABEL org.opencontainers.image.title="savedmodel-bakery embedded server" \
       org.opencontainers.image.version=0.2.0 \
-      org.opencontainers.image.licenses=Apache-2.0
+      org.opencontainers.image.licenses=Apache-2.0 \
+      com.amazonaws.sagemaker.capabilities.accept-bind-to-port=true
 ENV MODEL_BASE_PATH=/models PORT=8500 REST_API_PORT=8501
 ENV PATH=/opt/bakery/bin:$PATH PYTHONUNBUFFERED=1
 COPY --from=server-packages /opt/bakery /opt/bakery

@@ -12,10 +12,44 @@
 #   GLIBC_TUNABLES    Default: glibc.malloc.hugetlb=1, which uses huge pages where Linux grants them on request, for
 #                     large requests
 #   LD_PRELOAD        Of the embedded server. Default: mimalloc, which replaces the C library's memory allocation
+#
+# With `serve` as the first argument it follows SageMaker's contract, with AIP_HTTP_PORT in the environment that of
+# Vertex AI, whose other variables the server itself reads.
 set -euo pipefail
 
 : "${PORT:=8500}" "${REST_API_PORT:=8501}" "${MODEL_NAME:=efficientnet_lite0}"
 : "${MODEL_BASE_PATH:=/models}"
+
+is_embedded=true
+if command -v tensorflow_model_server >/dev/null; then
+    is_embedded=false
+fi
+
+if [[ "${1-}" == serve || -n "${AIP_HTTP_PORT-}" ]] && ! "$is_embedded"; then
+    echo 'error: this image runs tensorflow_model_server, which lacks the routes of SageMaker and Vertex AI: use an' \
+        'image of the target server or embedded' >&2
+    exit 1
+fi
+if [[ "${1-}" == serve ]]; then
+    shift
+    set -- --health_route=/ping --predict_route=/invocations "$@"
+    REST_API_PORT="${SAGEMAKER_BIND_TO_PORT:-8080}"
+    if [[ -n "${SAGEMAKER_SAFE_PORT_RANGE-}" ]]; then
+        PORT="${SAGEMAKER_SAFE_PORT_RANGE%%-*}"
+    fi
+    # The archive has NAME/NUMBER/saved_model.pb. Without an archive, the image's own model is served.
+    models=/opt/ml/model
+    if compgen -G "$models/*" >/dev/null; then
+        MODEL_BASE_PATH="$models"
+        first="$(compgen -G "$models/*/[0-9]*/saved_model.pb" | head --lines=1 || true)"
+        first="${first%/*/saved_model.pb}"
+        MODEL_NAME="${SAGEMAKER_TFS_DEFAULT_MODEL_NAME:-${first##*/}}"
+        : "${MODEL_NAME:=model}"
+    fi
+elif [[ -n "${AIP_HTTP_PORT-}" ]]; then
+    REST_API_PORT="$AIP_HTTP_PORT"
+    MODEL_BASE_PATH="${AIP_STORAGE_URI:-$MODEL_BASE_PATH}"
+fi
 
 if [[ -d "$MODEL_BASE_PATH/$MODEL_NAME" ]]; then
     MODEL_BASE_PATH="${MODEL_BASE_PATH%/}/$MODEL_NAME"
@@ -23,7 +57,7 @@ fi
 export GLIBC_TUNABLES="${GLIBC_TUNABLES-glibc.malloc.hugetlb=1}"
 
 server=(tensorflow_model_server --grpc_max_threads="${GRPC_MAX_THREADS:-256}")
-if ! command -v tensorflow_model_server >/dev/null; then
+if "$is_embedded"; then
     server=(bakery model-server --engine=embedded --grpc_max_threads="${GRPC_MAX_THREADS:-0}")
     mimalloc=/opt/bakery/lib/libmimalloc.so.2
     if [[ -e "$mimalloc" ]]; then

@@ -14,6 +14,7 @@ from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.call.call import Entrypoint
 from savedmodel_bakery.serving.call.http import NOSNIFF, Request, Response, Route, method_not_allowed
+from savedmodel_bakery.serving.clouds.routes import CloudRoutes
 from savedmodel_bakery.serving.grpc.server import GrpcServer
 from savedmodel_bakery.serving.grpc.services import Profiler, Reload, service_calls
 from savedmodel_bakery.serving.models.registry import Registry
@@ -119,19 +120,31 @@ def start_rest(
         "check_method_names": flags.on("enable_signature_method_name_check"),
     }
     with_playground = flags.on("enable_playground")
+    health_route, predict_route = flags.text("health_route"), flags.text("predict_route")
+    apis = [
+        RestApi(registry, **options).find,
+        v2.HttpHandlers(registry, **options).find,
+        PhotoHandlers(registry).find,
+    ]
+    first_model = next(iter(settings.models or ()), "")
     router = Router(
         [
-            RestApi(registry, **options).find,
-            v2.HttpHandlers(registry, **options).find,
-            PhotoHandlers(registry).find,
+            # First, because by default the routes of Vertex AI are below /v1/.
+            CloudRoutes(health_route, predict_route, model_name=first_model, apis=apis).find,
+            *apis,
             find_openapi,
             *([find_playground] if with_playground else []),
         ],
         access=settings.access,
         cors=flags.on("rest_api_enable_cors_support"),
         metrics_path=settings.metrics_path,
+        predict_path=predict_route or None,
         allowed_hosts=[name.strip().lower() for name in flags.text("allowed_hosts").split(",") if name.strip()],
-        public_paths=(*PUBLIC_PATHS, *(PLAYGROUND_PATHS if with_playground else ())),
+        public_paths=(
+            *PUBLIC_PATHS,
+            *([health_route] if health_route else []),
+            *(PLAYGROUND_PATHS if with_playground else ()),
+        ),
     )
     try:
         server = RestServer(

@@ -25,12 +25,19 @@ def find_version(store: Store) -> Store:
     return store.below(str(max(versions)))
 
 
-def pull(version: Store, base_path: Path, *, progress: Callable[[str], None] = lambda _: None) -> Path:
+def pull(
+    version: Store,
+    base_path: Path,
+    *,
+    number: int | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Path:
     """Copy a version to `<base_path>/<number>`; do nothing if a copy of it is there.
 
     Args:
-        version: in a bucket; its name is its number.
+        version: in a bucket.
         base_path: the local folder of the model's versions.
+        number: by default the name of `version`, which must then be a number.
         progress: called with each step, in a few words.
 
     Returns:
@@ -46,7 +53,7 @@ def pull(version: Store, base_path: Path, *, progress: Callable[[str], None] = l
     if MANIFEST not in stored:
         raise PublishError(f"{version} has no {MANIFEST}, so a copy cannot be checked: `bakery publish` writes it")
     manifest = read_manifest(version)
-    number = int(version.name)
+    number = int(version.name) if number is None else number
     target = base_path / str(number)
     if target.exists():
         return _same(target, manifest, version)

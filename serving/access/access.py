@@ -274,9 +274,9 @@ def is_local_peer(peer: str) -> bool:
     return scheme in ("ipv4", "ipv6") and is_loopback(unquote(address).rpartition(":")[0].strip("[]"))
 
 
-def rest_role(path: str, *, metrics_path: str | None) -> Role | None:
+def rest_role(path: str, *, metrics_path: str | None, predict_path: str | None = None) -> Role | None:
     """Return the role that a REST path, as sent, needs, whatever the method; None if any valid token is enough."""
     if path == metrics_path:
         return Role.METRICS
     is_model = path.lower().startswith("/v1/") or path.startswith(("/v2/models/", "/v2/repository/index", PHOTOS))
-    return Role.PREDICT if is_model else None
+    return Role.PREDICT if is_model or path == predict_path else None

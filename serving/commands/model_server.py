@@ -20,6 +20,7 @@ from typing import NoReturn
 from savedmodel_bakery import log, tracing
 from savedmodel_bakery.exits import FAILED, exit_if_output_fails, run_command
 from savedmodel_bakery.extras import MissingPackageError, naming_extras
+from savedmodel_bakery.serving.clouds import vertex
 from savedmodel_bakery.serving.options import flags
 from savedmodel_bakery.serving.options.config_files import TextFormatError
 from savedmodel_bakery.serving.process import StopSignals
@@ -52,6 +53,7 @@ def main(arguments: Sequence[str] | None = None, *, program: str) -> None:
 
         sys.exit(run_command(amqp.cli, arguments[1:], prog_name=f"{program} amqp"))
     log.configure(logging.INFO, log.SERVER_FORMAT)
+    arguments = [*vertex.make_flags(os.environ), *arguments]  # the last one of a flag counts
     try:
         command_line = flags.parse(arguments)
     except flags.FlagError as error:
@@ -71,7 +73,7 @@ def main(arguments: Sequence[str] | None = None, *, program: str) -> None:
         _run_binary_if_chosen(arguments, command_line)
         if command_line.unknown is not None:
             _handle_unknown(command_line, program)
-        serve_embedded(command_line)
+        serve_embedded(_with_local_model(command_line))
     except MissingPackageError as error:
         _fail(f"UNIMPLEMENTED: {error}")
     except StatusError as error:
@@ -117,6 +119,14 @@ def serve_embedded(
         signals.action = partial(_exit, FAILED)  # the threads of the server may keep the process from ending
         raise
     _exit(0)
+
+
+def _with_local_model(command_line: flags.CommandLine) -> flags.CommandLine:
+    """Return the flags with a local copy of the model if it is that of AIP_STORAGE_URI."""
+    url = command_line.text("model_base_path")
+    if not url or url != os.environ.get(vertex.STORAGE_URI) or command_line.text("model_config_file"):
+        return command_line
+    return replace(command_line, values={**command_line.values, "model_base_path": vertex.copy_model(url)})
 
 
 def _run_binary_if_chosen(arguments: Sequence[str], command_line: flags.CommandLine) -> None:

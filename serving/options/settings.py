@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import ssl
 import tempfile
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 _DEFAULT_METRICS_PATH = "/monitoring/prometheus/metrics"
 
+_ROUTE = re.compile(r"/[\w.~:/-]+", re.ASCII)
 _MAX_INT32 = 2**31 - 1
 _RANGES = {
     ("port", "rest_api_port"): (0, 65535),
@@ -103,6 +105,7 @@ def check_flags(flags: CommandLine) -> None:
         )
     if flags.on("enable_playground") and not flags.integer("rest_api_port"):
         raise invalid_argument("--enable_playground needs the REST port: set --rest_api_port")
+    _check_routes(flags)
     if flags.on("access_log_json") and not flags.on("access_log"):
         raise invalid_argument("--access_log_json needs --access_log")
     if flags.integer("stage_sample_interval") and not flags.text("monitoring_config_file"):
@@ -113,6 +116,19 @@ def check_flags(flags: CommandLine) -> None:
             "Either configure server_options.tensorflow_session_parallelism or "
             "(server_options.tensorflow_intra_op_parallelism, server_options.tensorflow_inter_op_parallelism) "
             "separately. You cannot configure all."
+        )
+
+
+def _check_routes(flags: CommandLine) -> None:
+    routes = {name: flags.text(name) for name in ("health_route", "predict_route") if flags.text(name)}
+    for name, route in routes.items():
+        if not _ROUTE.fullmatch(route):
+            raise invalid_argument(f"invalid {name} {route}: must be a path such as /ping, without a query")
+        if not flags.integer("rest_api_port"):
+            raise invalid_argument(f"--{name} needs the REST port: set --rest_api_port")
+    if len(set(routes.values())) < len(routes):
+        raise invalid_argument(
+            f"health_route and predict_route are both {flags.text('health_route')}: choose two different paths"
         )
 
 

@@ -40,7 +40,8 @@ _NOT_IMPLEMENTED = _page(501, "Not Implemented")
 class Router:
     """All URLs of a port; the first API that has a request's URL gets the request.
 
-    Without a `metrics_path` there is no Prometheus page. `public_paths` need no token. `allowed_hosts` are what the
+    Without a `metrics_path` there is no Prometheus page. `public_paths` need no token, and `predict_path` needs the
+    same as a model's URL. `allowed_hosts` are what the
     header Host may name, or empty for anything: a page of another site can have its own name resolve to this machine,
     and send requests as if they came from it (DNS rebinding).
     """
@@ -52,12 +53,14 @@ class Router:
         access: Access,
         cors: bool,
         metrics_path: str | None = None,
+        predict_path: str | None = None,
         public_paths: Collection[str] = PUBLIC_PATHS,
         allowed_hosts: Collection[str] = (),
     ) -> None:
         self._apis = apis
         self._access = access
         self._metrics_path = metrics_path
+        self._predict_path = predict_path
         self._public_paths = public_paths
         self._allowed_hosts = allowed_hosts
         self._cors = cors
@@ -98,7 +101,7 @@ class Router:
         return self._access.authorize(
             request.headers.get("authorization"),
             is_local=False,  # matters for admins only, and REST has nothing for them
-            role=rest_role(path, metrics_path=self._metrics_path),
+            role=rest_role(path, metrics_path=self._metrics_path, predict_path=self._predict_path),
         )
 
 

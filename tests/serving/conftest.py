@@ -22,14 +22,18 @@ model_config_list {{
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server with half_plus_two in versions 1 (adds 2) and 3 (adds 3), version labels, and a TensorFlow 2 model."""
+    """A server with half_plus_two in versions 1 (adds 2) and 3 (adds 3), version labels, and a TensorFlow 2 model.
+
+    It has the routes of SageMaker too.
+    """
     root = tmp_path_factory.mktemp("models")
     model_makers.half_plus(root / "half_plus_two", 1)
     model_makers.half_plus(root / "half_plus_two", "00003", plus=3.0)
     model_makers.half_plus_two_tf2(root / "tf2")
     config = root / "models.config"
     config.write_text(CONFIG.format(root=root))
-    flags = (f"--model_config_file={config}", "--allow_version_labels_for_unavailable_models")
+    routes = ("--health_route=/ping", "--predict_route=/invocations")
+    flags = (f"--model_config_file={config}", "--allow_version_labels_for_unavailable_models", *routes)
     with ServerProcess(*flags, log=root / "log") as running:
 
         def states() -> list[str]:

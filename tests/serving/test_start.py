@@ -106,6 +106,21 @@ def test_version_reports_a_missing_tensorflow(
             id="playground without REST",
         ),
         pytest.param(
+            ["--model_base_path=/m", "--rest_api_port=8501", "--health_route=ping"],
+            "invalid health_route ping: must be a path such as /ping, without a query",
+            id="route",
+        ),
+        pytest.param(
+            ["--model_base_path=/m", "--predict_route=/invocations"],
+            "--predict_route needs the REST port: set --rest_api_port",
+            id="route without REST",
+        ),
+        pytest.param(
+            ["--model_base_path=/m", "--rest_api_port=8501", "--health_route=/a", "--predict_route=/a"],
+            "health_route and predict_route are both /a: choose two different paths",
+            id="routes",
+        ),
+        pytest.param(
             ["--model_base_path=/m", "--stage_sample_interval=100"],
             "--stage_sample_interval needs the metrics page: set --monitoring_config_file",
             id="stages without metrics",

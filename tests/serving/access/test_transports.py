@@ -95,6 +95,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         f"--monitoring_config_file={root / 'monitoring'}",
         "--enable_grpc_healthcheck_service",
         "--enable_playground",
+        "--health_route=/ping",
+        "--predict_route=/invocations",
     )
     log = root / "log"
     with ServerProcess(*flags, log=log) as running, requests.Session() as session:
@@ -209,6 +211,8 @@ URLS = {
     f"POST /photos/{MODEL}/versions/1": REST_PREDICTS | {"right": 400},
     f"GET /photos/{MODEL}": REST_PREDICTS | dict.fromkeys(("right", "other"), 405),
     "GET /openapi.json": {**dict.fromkeys(CALLERS, 200), **UNAUTHENTICATED},
+    "GET /ping": dict.fromkeys(CALLERS, 200),
+    "POST /invocations": REST_PREDICTS,
     "GET /playground": dict.fromkeys(CALLERS, 200),
     "GET /playground/playground.js": dict.fromkeys(CALLERS, 200),
     "GET /": dict.fromkeys(CALLERS, 200),  # redirected
@@ -216,6 +220,7 @@ URLS = {
 }
 BODIES = {
     "predict": {"instances": [1.0]},
+    "/invocations": {"instances": [1.0]},
     **{verb: {"signature_name": verb, "examples": [{"x": 1.0}]} for verb in ("classify", "regress")},
 }
 
