@@ -36,6 +36,9 @@ FLAG_NOTES = {
     "rest_api_num_threads": "calls that run at the same time; further ones wait, up to `--max_waiting_calls`",
     "enable_playground": "extension, off by default: [the playground](../how-to/playground.md) at `/playground` of the "
     "REST port, to which `/` redirects; without it, both return the real server's 404",
+    "health_route": "extension, off by default: the path of the health check of "
+    "[SageMaker](../how-to/sagemaker.md) or [Vertex AI](../how-to/vertex.md)",
+    "predict_route": "extension, off by default: the path by which they run a model",
     "max_waiting_calls": f"extension, {FLAGS['max_waiting_calls'].default} by default; a large number restores the "
     "real server's REST, where any number of calls wait",
     "max_connections": f"extension, {FLAGS['max_connections'].default:,} by default, but fewer than the process may "

@@ -1,4 +1,4 @@
-"""The commands `publish`, `pull` and `package`, and the bucket arguments of the others, with memory in the place of buckets."""
+"""The commands of storage, and the bucket arguments of the others, with memory in the place of buckets."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ One file, because one process builds all images, in ten minutes.
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import shutil
@@ -18,7 +19,7 @@ import pytest
 import requests
 import tomllib
 import trustme
-from container_images import BASES, LOOPBACK, Images, image_commands
+from container_images import BASES, LOOPBACK, Images, Running, image_commands
 from kubernetes_manifests import build, pod_templates
 from pod_containers import Pod
 from rabbitmq import RabbitMQ
@@ -27,7 +28,7 @@ from server_process import ServerProcess, free_port
 from savedmodel_bakery import AmqpClient, Client, ConnectionFailedError, RequestRefusedError, Tls
 
 SERVERS = ["classifier", "classifier-gpu", "flowers"]
-PYTHON = ["bakery-client", "bakery-server", "classifier", "efficientnet-lite0"]
+PYTHON = ["bakery-client", "bakery-server", "classifier", "efficientnet-lite0", "efficientnet-lite0-kserve"]
 KUBERNETES = Path(__file__).parents[2] / "deploy" / "kubernetes"
 MODEL = "efficientnet_lite0"
 REGISTRY = "registry.example/"
@@ -154,7 +155,13 @@ def test_an_image_is_reproducible(target: str, context: Path, base_images: Image
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     ("image", "megabytes"),
-    [("classifier", 940), ("bakery-server", 920), ("bakery-client", 110), ("efficientnet-lite0", 135)],
+    [
+        ("classifier", 940),
+        ("bakery-server", 920),
+        ("bakery-client", 110),
+        ("efficientnet-lite0", 135),
+        ("efficientnet-lite0-kserve", 135),
+    ],
 )
 def test_images_are_small(images: Images, image: str, megabytes: int) -> None:
     """Beside their base image, which is their first layer."""
@@ -337,20 +344,105 @@ def test_a_worker(clone: Path, broker: RabbitMQ, images: Images, tmp_path: Path)
 
 @pytest.mark.timeout(1800)
 def test_the_runtime_of_kserve_answers_v1_and_v2(clone: Path, images: Images, tmp_path: Path) -> None:
-    """KServe replaces {{.Name}}, and mounts the base path that storageUri names at /mnt/models."""
+    """KServe replaces {{.Name}}. For oci:// it runs the model's image too, as the same user, and links its /models.
+
+    Its page "Serving Models with OCI Images" has the command. The containers share a volume and their process ids.
+    """
     pod, ports = make_pod("kserve", "ServingRuntime", images, tmp_path)
     container = pod.container("kserve-container")
     container["args"] = [
         argument.replace("{{.Name}}", "lite0").replace("8080", str(ports["rest"])).replace("8500", str(ports["grpc"]))
         for argument in container["args"]
     ]
-    pod.add_volume("storage", images.root("efficientnet-lite0") / "models" / MODEL)
-    container["volumeMounts"] = [{"name": "storage", "mountPath": "/mnt/models", "readOnly": True}]
+    (shared := tmp_path / "mnt").mkdir()
+    shared.chmod(0o777)
+    pod.add_volume("mnt", shared)
+    container["volumeMounts"] = [{"name": "mnt", "mountPath": "/mnt"}]
+    model = images.run_line("efficientnet-lite0-kserve", f"--volume={shared}:/mnt", "--cap-drop=ALL")
+    link = ["sh", "-c", "ln -sf /proc/$$/root/models /mnt/ && exec sleep infinity"]
     (before := tmp_path / "before").touch()
-    with pod.start("kserve-container", LOOPBACK) as server:
+    with (
+        Running(model, link, tmp_path / "model.log") as modelcar,
+        pod.start("kserve-container", LOOPBACK) as server,
+    ):
+        modelcar.wait_until((shared / "models").is_symlink)
         server.wait_until(lambda: pod.probe("kserve-container", "readinessProbe"))
         for transport in ("rest", "v2"):
             with Client(transport=transport, rest_api_port=ports["rest"], model="lite0") as client:
                 assert "espresso" == client.classify(clone / "examples" / "coffee.png").label
         assert 0 == server.stop(), server.log.read_text()
     assert [] == written_files(images, "bakery-server", before)
+
+
+def called(url: str) -> bool:
+    """Return whether a health check of a cloud, which may take two seconds, succeeds."""
+    try:
+        return 200 == requests.get(url, timeout=2).status_code
+    except requests.ConnectionError:
+        return False
+
+
+def send_json(url: str, photo: bytes, **headers: str) -> dict[str, object]:
+    """Send a photo as TensorFlow Serving's JSON."""
+    body = {"instances": [{"b64": base64.b64encode(photo).decode()}]}
+    document: dict[str, object] = requests.post(url, json=body, headers=headers, timeout=60).json()
+    return document
+
+
+def send_photo(url: str, photo: bytes, content_type: str) -> str:
+    """Send a photo as it is, and return its label."""
+    response = requests.post(url, data=photo, headers={"Content-Type": content_type}, timeout=60)
+    label: str = response.json()["results"][0]["label"]
+    return label
+
+
+@pytest.mark.timeout(1800)
+def test_sagemaker_runs_the_server_with_an_archive(clone: Path, images: Images, tmp_path: Path) -> None:
+    """SageMaker unpacks the archive of `bakery package` to /opt/ml/model."""
+    archive = tmp_path / "model.tar.gz"
+    version = images.root("efficientnet-lite0") / "models" / MODEL / "1"
+    command = ["package", str(version), "--for", "sagemaker", "--out", str(archive)]
+    subprocess.run([sys.executable, "-m", "savedmodel_bakery", *command], check=True, capture_output=True)
+    shutil.unpack_archive(archive, tmp_path / "model", filter="data")
+    port, grpc_port = free_port(), free_port()
+    variables = {"SAGEMAKER_BIND_TO_PORT": port, "SAGEMAKER_SAFE_PORT_RANGE": f"{grpc_port}-{grpc_port + 1}"}
+    settings = [f"--env={name}={value}" for name, value in variables.items()]
+    line = images.run_line("bakery-server", f"--volume={tmp_path}/model:/opt/ml/model:ro", *settings)
+    url, photo = f"http://127.0.0.1:{port}", (clone / "examples" / "coffee.png").read_bytes()
+    with Running(line, ["entrypoint.sh", "serve", LOOPBACK], tmp_path / "log") as server:
+        server.wait_until(lambda: called(f"{url}/ping"))
+        attributes = {"X-Amzn-SageMaker-Custom-Attributes": f"tfs-model-name={MODEL},tfs-model-version=1"}
+        for headers in ({}, attributes):
+            assert {"predictions": ["espresso"]} == send_json(f"{url}/invocations", photo, **headers)
+        for content_type in ("application/x-image", "image/png"):
+            assert "espresso" == send_photo(f"{url}/invocations", photo, content_type)
+        assert 0 == server.stop(), server.log.read_text()
+
+
+@pytest.mark.timeout(1800)
+def test_vertex_ai_runs_the_image_with_its_model(clone: Path, images: Images, tmp_path: Path) -> None:
+    """Without routes of its own, a model has those of its endpoint; AIP_STORAGE_URI is empty without an artifact."""
+    route = "/v1/endpoints/1/deployedModels/2"
+    port = free_port()
+    variables = {
+        "PORT": free_port(),
+        "AIP_HTTP_PORT": port,
+        "AIP_HEALTH_ROUTE": route,
+        "AIP_PREDICT_ROUTE": f"{route}:predict",
+        "AIP_STORAGE_URI": "",
+    }
+    line = images.run_line("classifier", *(f"--env={name}={value}" for name, value in variables.items()))
+    url, photo = f"http://127.0.0.1:{port}{route}", (clone / "examples" / "coffee.png").read_bytes()
+    with Running(line, ["entrypoint.sh", LOOPBACK], tmp_path / "log") as server:
+        server.wait_until(lambda: called(url))
+        assert {"predictions": ["espresso"]} == send_json(f"{url}:predict", photo)
+        assert "espresso" == send_photo(f"{url}:predict", photo, "image/png")
+        assert 0 == server.stop(), server.log.read_text()
+
+
+@pytest.mark.timeout(1800)
+def test_tensorflow_model_server_has_no_routes_of_clouds(images: Images) -> None:
+    for command in ("entrypoint.sh serve", "AIP_HTTP_PORT=8080 entrypoint.sh"):
+        status, printed = images.execute("flowers", {}, f"{command} 2>&1")
+        assert 1 == status
+        assert printed.startswith("error: this image runs tensorflow_model_server, which lacks the routes of SageMaker")

@@ -104,6 +104,11 @@ def page(clone: Path) -> str:
     return (clone / "docs" / "how-to" / "kubernetes.md").read_text()
 
 
+def kserve_page(clone: Path) -> str:
+    """Return the text of the page on KServe."""
+    return (clone / "docs" / "how-to" / "kserve.md").read_text()
+
+
 def page_overlay(clone: Path, page: str, title: str, tmp_path: Path) -> list[Manifest]:
     """Build an overlay of the page in a folder beside the clone."""
     [overlay] = [block for block in blocks(page) if block.title == title]
@@ -134,6 +139,21 @@ def test_the_overlay_of_the_page_for_workers(clone: Path, page: str, tmp_path: P
     assert ["registry.shop.example/flowers:3", "registry.shop.example/bakery-server:0.2.0"] == images(manifests)
     [pod] = pods(manifests)
     assert "/models/flowers" == containers(pod)[0]["args"][1]
+
+
+def test_the_overlay_of_the_page_on_kserve(clone: Path, tmp_path: Path) -> None:
+    manifests = page_overlay(clone, kserve_page(clone), "kustomization.yaml", tmp_path)
+    assert ["registry.shop.example/bakery-server:0.1.0"] == images(manifests)
+    models = of_kind(manifests, "InferenceService")
+    uris = [model["spec"]["predictor"]["model"]["storageUri"] for model in models]
+    assert ["oci://registry.shop.example/flowers-kserve:3", "pvc://models/efficientnet_lite0"] == uris
+
+
+def test_the_page_on_kserve_builds_the_image_of_the_model(clone: Path) -> None:
+    [service, _] = of_kind(built("kserve"), "InferenceService")
+    image = service["spec"]["predictor"]["model"]["storageUri"].removeprefix("oci://")
+    for command in ("build --target kserve-model --tag", "push"):
+        assert f"docker {command} {image}" in kserve_page(clone)
 
 
 def test_the_page_builds_every_image(page: str) -> None:
