@@ -10,12 +10,12 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from savedmodel_bakery.errors import BakeError, ClientError
+from savedmodel_bakery.errors import BakeError, ClientError, PublishError
 from savedmodel_bakery.storage.manifest import GRAPH
-from savedmodel_bakery.storage.pull import find_version, pull
+from savedmodel_bakery.storage.publish import published_versions
+from savedmodel_bakery.storage.pull import pull
 from savedmodel_bakery.storage.store import open_store
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
-from savedmodel_bakery.wire.version_folder import version_number
 
 logger = logging.getLogger(__name__)
 
@@ -37,17 +37,22 @@ def copy_model(url: str) -> str:
     """Copy the model at a URL to a temporary folder, and return it as a base path.
 
     Vertex AI copies the folder that `artifactUri` names. That of a version becomes version 1, because its number is
-    lost; of a model's folder, the newest version is copied.
+    lost; of a model's folder, the newest version is copied. The copy is not removed.
 
     Raises:
         StatusError: there is no complete version, it has no manifest or differs from it, or it can't be read.
         MissingPackageError: the package for the URL's scheme is not installed.
     """
-    base_path = Path(tempfile.mkdtemp(prefix="bakery-model-"))
     try:
         store = open_store(url)
-        version = store if GRAPH in store.sizes() else find_version(store)
-        number = 1 if version is store else version_number(version.name)
+        version, number = store, 1
+        if GRAPH not in store.sizes():
+            versions = published_versions(store)
+            if not versions:
+                raise PublishError(f"no complete version in {url}: must be the URL of a version or of a model")
+            number = max(versions)
+            version = store.below(str(number))
+        base_path = Path(tempfile.mkdtemp(prefix="bakery-model-"))
         pull(version, base_path, number=number, progress=lambda step: logger.info("%s: %s", version, step))
     except ValueError as error:
         raise invalid_argument(f"{STORAGE_URI}: {error}") from error
