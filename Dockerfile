@@ -47,11 +47,12 @@ RUN env --unset=PIP_PYTHON pip wheel --no-build-isolation --no-deps --wheel-dir 
 
 # The embedded server and its dependencies, without what serving does not use: TensorFlow's C++ headers, a Python binding of
 # MLIR, symbol tables and tests. Only TensorFlow's libraries can be stripped; those of NumPy would no longer load.
-# entrypoint.sh replaces the C library's memory allocation by mimalloc.
+# entrypoint.sh replaces the C library's memory allocation by mimalloc. PACKAGES=buckets adds the clients of s3:// and gs://.
 FROM tools AS server-packages
-COPY requirements/embedded.lock requirements/
+ARG PACKAGES=embedded
+COPY requirements/${PACKAGES}.lock requirements/
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
-    pip install --no-compile --no-deps --require-hashes --requirement requirements/embedded.lock
+    pip install --no-compile --no-deps --require-hashes --requirement requirements/${PACKAGES}.lock
 COPY --from=wheel /wheels /wheels
 COPY tools/finish_environment.sh tools/
 RUN pip install --no-compile --no-deps --no-index /wheels/*.whl \

@@ -153,6 +153,7 @@ lock: ## Refresh the locked dependencies.
 	.cache/uv/bin/uv pip compile $(LOCK_OPTIONS) $(DEMO_EXTRAS) --output-file requirements/demo.lock pyproject.toml
 	.cache/uv/bin/uv pip compile $(LOCK_OPTIONS) $(DEMO_EXTRAS) --extra dev --output-file requirements/dev.lock pyproject.toml
 	.cache/uv/bin/uv pip compile $(LOCK_OPTIONS) --extra serve --extra amqp --output-file requirements/embedded.lock --override requirements/embedded-overrides.in $(CPU_ONLY)
+	.cache/uv/bin/uv pip compile $(LOCK_OPTIONS) --extra serve --extra amqp --extra s3 --extra gcs --output-file requirements/buckets.lock --override requirements/embedded-overrides.in $(CPU_ONLY)
 	.cache/uv/bin/uv pip compile $(LOCK_OPTIONS) $(DEMO_EXTRAS) --output-file requirements/builder.lock $(CPU_ONLY)
 	.cache/uv/bin/uv pip compile $(LOCK_OPTIONS) --output-file requirements/client.lock pyproject.toml
 	.cache/uv/bin/uv pip compile $(LOCK_OPTIONS) --output-file requirements/image-tools.lock requirements/image-tools.in
