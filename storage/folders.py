@@ -83,11 +83,11 @@ def staging(base_path: Path, *, prefix: str = _STAGING_PREFIX) -> Iterator[Path]
         with writing(base_path):
             base_path.mkdir(parents=True, exist_ok=True)
             for stale in base_path.glob(f"{prefix}*"):
-                with contextlib.suppress(OSError), _locked(stale):
+                with contextlib.suppress(OSError), locked(stale):
                     shutil.rmtree(stale)
             # It gets the name that other processes clean up only after it is locked.
             unlocked = Path(tempfile.mkdtemp(prefix=".new-", dir=base_path))
-        with _locked(unlocked):
+        with locked(unlocked):
             stage = unlocked.with_name(unlocked.name.replace(".new-", prefix))
             with cleaning_up(partial(shutil.rmtree, stage, ignore_errors=True)):  # before it has this name
                 unlocked.rename(stage)
@@ -128,7 +128,7 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     """Lock a folder, at most until the process ends; OSError if another process holds the lock."""
     import fcntl  # here, because Windows lacks it, where clients read goldens from buckets
 

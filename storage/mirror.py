@@ -1,46 +1,86 @@
-"""Keeps a folder like the newest versions of a model in a bucket, for servers that watch folders only."""
+"""Keeps a folder like versions of a model in a bucket, for servers that load from folders only."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Set
 from pathlib import Path
 
 from savedmodel_bakery.errors import ConnectionFailedError, PublishError
 from savedmodel_bakery.storage import folders
-from savedmodel_bakery.storage.manifest import MANIFEST
-from savedmodel_bakery.storage.publish import published_versions
+from savedmodel_bakery.storage.manifest import MANIFEST, describe, find_difference
+from savedmodel_bakery.storage.publish import published_versions, read_manifest
 from savedmodel_bakery.storage.pull import pull
 from savedmodel_bakery.storage.store import Store
 
+STORAGE_ERRORS = (PublishError, ConnectionFailedError)
+"""Errors of a storage or of the folder, after which another attempt may succeed."""
 
-def mirror(base: Store, folder: Path, *, latest: int, progress: Callable[[str], None]) -> list[Path]:
-    """Pull the newest complete versions of a model that a folder lacks, then remove its copies of all others.
 
-    Folders without a manifest, which are not copies, stay. Copies that are there are not read again.
+def mirror(
+    base: Store,
+    folder: Path,
+    wanted: Collection[int],
+    *,
+    progress: Callable[[str], None],
+    on_pull: Callable[[Path], None],
+) -> Mapping[int, Exception]:
+    """Pull the versions of a model that a folder lacks, then remove its copies of all others.
+
+    Folders without a manifest, which are not copies, stay. Copies that are there are not read again. The copies of
+    other versions stay if no wanted version can be pulled and none is there.
 
     Args:
-        base: the model in the bucket; its copies stay if it has no complete version.
+        base: the model in the bucket.
         folder: the local folder of its versions.
-        latest: how many versions, at least 1.
+        wanted: the numbers of complete versions.
         progress: called with each step, in a few words.
+        on_pull: called with the folder of each new copy.
 
     Returns:
-        The new copies.
+        Why versions could not be pulled, by their numbers.
 
     Raises:
-        PublishError: a version cannot be pulled; the versions before it were, and nothing was removed.
-        ConnectionFailedError: the storage cannot be reached.
+        PublishError: a copy cannot be removed.
     """
-    wanted = sorted(published_versions(base))[-latest:]
-    missing = [number for number in wanted if not (folder / str(number)).exists()]
-    pulled = [pull(base.below(str(number)), folder, progress=progress) for number in missing]
+    errors: dict[int, Exception] = {}
+    for number in sorted(wanted):
+        if not (folder / str(number)).exists():
+            try:
+                on_pull(pull(base.below(str(number)), folder, progress=progress))
+            except STORAGE_ERRORS as error:
+                errors[number] = error
+    if len(errors) < len(wanted) or not wanted:
+        remove_copies(folder, keep=wanted, progress=progress)
+    return errors
+
+
+def remove_copies(folder: Path, *, keep: Collection[int], progress: Callable[[str], None]) -> None:
+    """Remove the copies of versions from a folder except those with these numbers; see `mirror`."""
     for number, copy in folders.published_versions(folder).items():
-        if wanted and number not in wanted and (copy / MANIFEST).is_file():
+        if number not in keep and (copy / MANIFEST).is_file():
             progress(f"removing {copy}")
             with folders.writing(folder):
                 folders.remove(copy)
-    return pulled
+
+
+def remove_differing(
+    base: Store, folder: Path, published: Set[int], *, progress: Callable[[str], None]
+) -> None:
+    """Remove the copies in a folder that differ from the published version of their number; reads all their files.
+
+    Raises:
+        PublishError: a manifest cannot be read, or a copy cannot be removed.
+        ConnectionFailedError: the storage cannot be reached.
+    """
+    copies = folders.published_versions(folder)
+    with folders.writing(folder):
+        differing = {
+            number
+            for number in copies.keys() & published
+            if find_difference(read_manifest(base.below(str(number))), describe(copies[number]))
+        }
+    remove_copies(folder, keep=copies.keys() - differing, progress=progress)
 
 
 def watch(
@@ -53,20 +93,25 @@ def watch(
     on_pull: Callable[[Path], None],
     on_error: Callable[[Exception], None],
 ) -> None:
-    """Mirror a model again and again, until an exception such as KeyboardInterrupt.
+    """Mirror the newest versions of a model again and again, until an exception such as KeyboardInterrupt.
 
-    The first time, an error is raised; later ones are passed to `on_error`, and repeated ones once.
+    The copies stay while the bucket has no complete version of the model. The first time, an error is raised; later
+    ones are passed to `on_error`, and repeated ones once.
     """
+
+    def follow() -> None:
+        if wanted := sorted(published_versions(base))[-latest:]:
+            for error in mirror(base, folder, wanted, progress=progress, on_pull=on_pull).values():
+                raise error
+
+    follow()
     last = ""
-    for copy in mirror(base, folder, latest=latest, progress=progress):
-        on_pull(copy)
     while True:
         time.sleep(interval_s)
         try:
-            for copy in mirror(base, folder, latest=latest, progress=progress):
-                on_pull(copy)
+            follow()
             last = ""
-        except (PublishError, ConnectionFailedError) as error:
+        except STORAGE_ERRORS as error:
             if str(error) != last:
                 on_error(error)
             last = str(error)

@@ -9,8 +9,8 @@ from stored_versions import contents, memory_store, stored, write_version
 
 from savedmodel_bakery.errors import PublishError
 from savedmodel_bakery.storage.manifest import GRAPH
-from savedmodel_bakery.storage.mirror import mirror
-from savedmodel_bakery.storage.publish import publish, remove
+from savedmodel_bakery.storage.mirror import mirror, remove_differing
+from savedmodel_bakery.storage.publish import publish, published_versions, remove
 from savedmodel_bakery.storage.store import Store
 
 
@@ -24,8 +24,12 @@ def base(tmp_path: Path) -> Store:
 
 def follow(base: Store, folder: Path, latest: int = 1) -> tuple[list[str], list[str]]:
     """Return the names of the new copies, and of all files in the folder."""
-    new = mirror(base, folder, latest=latest, progress=lambda _: None)
-    return [copy.name for copy in new], sorted(path.name for path in folder.iterdir())
+    new: list[str] = []
+    wanted = sorted(published_versions(base))[-latest:]
+    errors = mirror(base, folder, wanted, progress=lambda _: None, on_pull=lambda copy: new.append(copy.name))
+    for error in errors.values():
+        raise error
+    return new, sorted(path.name for path in folder.iterdir())
 
 
 def test_newer_versions_replace_older_ones_and_return_if_they_are_withdrawn(base: Store, tmp_path: Path) -> None:
@@ -41,12 +45,12 @@ def test_newer_versions_replace_older_ones_and_return_if_they_are_withdrawn(base
     assert stored(base.below("1")) == contents(folder / "1")
 
 
-def test_what_is_not_a_copy_stays_and_so_do_copies_of_a_model_without_versions(base: Store, tmp_path: Path) -> None:
+def test_what_is_not_a_copy_stays(base: Store, tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     write_version(folder / "0")
-    assert (["1"], ["0", "1"]) == follow(base, folder)
-    remove(base.below("1"))
-    assert ([], ["0", "1"]) == follow(base, folder)
+    publish(tmp_path / "source", base, 2)
+    assert (["1", "2"], ["0", "1", "2"]) == follow(base, folder, latest=2)
+    assert ([], ["0", "2"]) == follow(base, folder)
 
 
 def test_a_version_that_cannot_be_pulled_removes_nothing(base: Store, tmp_path: Path) -> None:
@@ -55,3 +59,22 @@ def test_a_version_that_cannot_be_pulled_removes_nothing(base: Store, tmp_path: 
     with pytest.raises(PublishError, match=r"^cannot read .*/2/variables/variables\.index: not found$"):
         follow(base, tmp_path / "copy")
     assert (tmp_path / "copy" / "1" / GRAPH).is_file()
+
+
+def test_a_version_that_cannot_be_pulled_delays_no_other(base: Store, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    follow(base, folder)
+    publish(tmp_path / "source", base, 2).remove("variables/variables.index")
+    publish(tmp_path / "source", base, 3)
+    with pytest.raises(PublishError, match=r"/2/variables/"):
+        follow(base, folder, latest=2)
+    assert ["3"] == [path.name for path in folder.iterdir()]
+
+
+def test_a_copy_of_other_files_with_the_same_number_is_removed(base: Store, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    publish(tmp_path / "source", base, 2)
+    follow(base, folder, latest=2)
+    (folder / "2" / "variables" / "variables.index").write_text("damaged")
+    remove_differing(base, folder, {1, 2}, progress=lambda _: None)
+    assert ["1"] == [path.name for path in folder.iterdir()]
