@@ -204,7 +204,7 @@ def _load_options(flags: CommandLine, settings: Settings) -> LoadOptions:
     return LoadOptions(
         tags=(flags.text("saved_model_tags") or "serve").split(","),
         session_config=settings.session.SerializeToString(),
-        model_roots=settings.model_roots,
+        model_roots=(*settings.model_roots, settings.cache_folder) if settings.model_roots else (),
         prefer_tf_lite=flags.on("prefer_tflite_model"),
         tf_lite_interpreters=flags.integer("num_tflite_pools"),
         batching=batching,
@@ -220,4 +220,5 @@ def _lifecycle_options(flags: CommandLine, settings: Settings) -> LifecycleOptio
         load_retry_interval_s=flags.integer("load_retry_interval_micros") / 1e6,
         labels_for_unavailable=flags.on("allow_version_labels_for_unavailable_models"),
         model_roots=settings.model_roots,
+        cache_folder=settings.cache_folder,
     )

@@ -12,6 +12,7 @@ from savedmodel_bakery.wire.status import invalid_argument
 
 PLATFORM = "tensorflow"
 _TENSORFLOW_TYPE = 1
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,13 @@ class ModelConfig:
 
     @property
     def folder(self) -> Path:
-        """The base path as a path of this machine."""
+        """The base path as a path of this machine, unless it is a URL."""
         return Path(self.base_path.removeprefix("file://"))
+
+    @property
+    def is_url(self) -> bool:
+        """Whether the base path is in a bucket, such as s3://bucket/models/flowers."""
+        return _SCHEME.match(self.base_path) is not None and not self.base_path.startswith("file://")
 
 
 def parse_config(message: Any) -> dict[str, ModelConfig] | None:
@@ -83,15 +89,9 @@ def parse_config(message: Any) -> dict[str, ModelConfig] | None:
 
 
 def check_base_path(name: str, base_path: str) -> None:
-    """Check that the base path of a model is an absolute path or a URI of scheme file."""
-    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", base_path)
-    if not base_path.startswith("/") and not scheme:
+    """Check that the base path of a model is an absolute path or a URI."""
+    if not base_path.startswith("/") and not _SCHEME.match(base_path):
         raise invalid_argument(f"Expected model {name} to have an absolute path or URI; got base_path()={base_path}")
-    if scheme and scheme[1] != "file":
-        raise invalid_argument(
-            f"File system scheme '{scheme[1]}' not implemented (model {name}, base_path()={base_path}); must be an "
-            "absolute path or a URI of scheme file; `bakery pull --watch` copies versions from a bucket to a folder"
-        )
 
 
 def platform_of(config: ModelConfig) -> str:

@@ -94,6 +94,7 @@ def serve_embedded(
     `model` is served instead of the models of the flags. With `require_rest`, fails if the REST port can't be opened;
     by default only gRPC runs then. `on_ready` is called once, when the models are loaded and the ports are open.
     """
+    from savedmodel_bakery.serving.models.buckets import check_reachable
     from savedmodel_bakery.serving.options.settings import check_flags, read_settings, warn_if_exposed
 
     check_flags(command_line)
@@ -101,6 +102,7 @@ def serve_embedded(
     settings = read_settings(command_line)
     if model is not None:
         settings = replace(settings, models={model.name: model})
+    check_reachable(settings.models or {})
     warn_if_exposed(command_line)
     for name in ignored:
         logger.warning("--%s has no effect in the embedded engine", name)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.models.registry import Registry, State, Version
-from savedmodel_bakery.serving.models.storage import Scanner
+from savedmodel_bakery.serving.models.scanner import Scanner
 from savedmodel_bakery.serving.models.version_threads import LifecycleOptions, Load, VersionThreads
 from savedmodel_bakery.serving.options.config_files import check_base_paths, check_models
 from savedmodel_bakery.wire.model_config import ModelConfig
@@ -36,7 +36,8 @@ class Lifecycle:
         self._is_configured = False
         self._wanted: dict[str, dict[int, Path]] = {}
         self._next_scan = math.inf
-        self._scanner = Scanner()
+        self._is_scan_due = False  # because a bucket has changed
+        self._scanner = Scanner(options.cache_folder, self._scan_soon)
         self._new: set[str] = set()  # models that have neither been available nor failed yet
         self._reload: object | None = None  # identifies the call of `reload` that may wait
         self._stopping = threading.Event()
@@ -52,7 +53,7 @@ class Lifecycle:
         wanted versions of a model failed to load, or the configuration is invalid.
         """
         self._thread.start()
-        check_base_paths(models or {}, self._options.model_roots)  # not with the lock: a disk may not answer
+        self._check(models)
         with self._registry.changed:
             self._replace(models)
             self._registry.changed.wait_for(lambda: self._stopping.is_set() or not self._pending())
@@ -69,7 +70,7 @@ class Lifecycle:
         nothing. If request logging is configured, the call fails although the new configuration is in effect. None, an
         empty configuration, is valid only before the first one.
         """
-        check_base_paths(models or {}, self._options.model_roots)
+        self._check(models)
         with self._registry.changed:
             is_changed = models != self._models
             self._replace(models)
@@ -85,7 +86,7 @@ class Lifecycle:
         DEADLINE_EXCEEDED or CANCELLED if the call ends before a new model is available, ABORTED if another
         configuration replaces this one meanwhile, UNAVAILABLE if `stop` is called.
         """
-        check_base_paths(models or {}, self._options.model_roots)
+        self._check(models)
         changed = self._registry.changed
         with context.on_cancel(self._notify), changed:
             noun = "model(s)" if self._is_configured else "servable(s)"
@@ -120,6 +121,16 @@ class Lifecycle:
         """Return when the thread that scans has ended after `stop`; a thread that runs TensorFlow may crash an exit."""
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
+
+    def _check(self, models: Mapping[str, ModelConfig] | None) -> None:
+        """Check base paths; not with the registry's lock, because a disk may not answer."""
+        check_base_paths(models or {}, self._options.model_roots)
+        self._scanner.buckets.check(models or {})
+
+    def _scan_soon(self) -> None:
+        with self._registry.changed:
+            self._is_scan_due = True
+            self._registry.changed.notify_all()
 
     def _notify(self) -> None:
         with self._registry.changed:
@@ -184,14 +195,18 @@ class Lifecycle:
             models, is_due = self._models, time.monotonic() >= self._next_scan
             if is_due:
                 self._next_scan = time.monotonic() + poll_wait_s if poll_wait_s > 0 else math.inf
-        wanted = self._scanner.scan(models, self._wanted) if is_due else None
+            is_scan_due, self._is_scan_due = is_due or self._is_scan_due, False
+        if is_due:
+            self._scanner.buckets.poll(models)
+        wanted = self._scanner.scan(models, self._wanted) if is_scan_due else None
         with changed:
             self._new = set(self._pending())  # before a version that has just become available is unloaded
             if wanted is not None and models is self._models:
                 self._wanted = wanted
+                self._registry.set_missing(self._scanner.missing)
             for name in {*self._models, *self._registry.names()}:
                 self._reconcile(name, self._wanted.get(name, {}) if name in self._models else {})
-            if not self._stopping.is_set():
+            if not self._stopping.is_set() and not self._is_scan_due:
                 changed.wait(min(max(self._next_scan - time.monotonic(), 0.0), 1.0))
 
     def _reconcile(self, name: str, wanted: Mapping[int, Path]) -> None:

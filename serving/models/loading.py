@@ -57,7 +57,7 @@ class LoadOptions:
 
     tags: Sequence[str] = ("serve",)  # of the graphs to load
     session_config: bytes | None = None  # a serialized ConfigProto; None for TensorFlow's defaults
-    model_roots: Sequence[Path] = ()  # the folders that versions must be below
+    model_roots: Sequence[Path | str] = ()  # the folders that versions must be below
     prefer_tf_lite: bool = False  # whether `model.tflite` is served if a version has one
     tf_lite_interpreters: int = 0  # calls that a TF Lite model runs at the same time; 0 means one per CPU
     batching: Batching | None = None  # how requests are joined into batches; None if they aren't

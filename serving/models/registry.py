@@ -75,7 +75,7 @@ class VersionStatus(NamedTuple):
 
     number: int
     state: State
-    error: StatusError | None  # in state LOADING that of the last attempt, after which there will be another
+    error: StatusError | None  # in states START and LOADING that of the last attempt, after which there will be another
 
 
 class Registry:
@@ -87,11 +87,17 @@ class Registry:
         self._models: dict[str, dict[int, Version]] = {}
         self._available: dict[str, dict[int, Version]] = {}
         self._labels: dict[str, Mapping[str, int]] = {}
+        self._missing: Mapping[str, Mapping[int, StatusError | None]] = {}
 
     def set_labels(self, labels: Mapping[str, Mapping[str, int]]) -> None:
         """Replace the version labels of all models."""
         with self.changed:
             self._labels = dict(labels)
+
+    def set_missing(self, missing: Mapping[str, Mapping[int, StatusError | None]]) -> None:
+        """Replace the versions that will be loaded when they have been copied, by model; see `Copies.missing`."""
+        with self.changed:
+            self._missing = missing
 
     def names(self) -> list[str]:
         """Return the names of the models with a known version."""
@@ -171,13 +177,15 @@ class Registry:
         """Return the status of the chosen version, or of all known versions, highest first; ignores labels."""
         name, number, _ = choice
         with self.changed:
-            known = self._models.get(name, {})
+            known = {key: _status(version) for key, version in self._models.get(name, {}).items()}
+            for key, error in self._missing.get(name, {}).items():
+                if key not in known or known[key].state is State.END:
+                    known[key] = VersionStatus(key, State.START, error)
             if number is not None and number not in known:
                 raise StatusError(Code.NOT_FOUND, f"Could not find version {number} of model {name}")
             if not known:
                 raise StatusError(Code.NOT_FOUND, f"Could not find any versions of model {name}")
-            versions = [known[number]] if number is not None else [known[key] for key in sorted(known, reverse=True)]
-            return [_status(version) for version in versions]
+            return [known[number]] if number is not None else [known[key] for key in sorted(known, reverse=True)]
 
     def _find(self, choice: ModelChoice) -> Version:
         if not choice.name:

@@ -2,46 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
-from savedmodel_bakery.wire.model_config import Latest, ModelConfig, Specific
+from savedmodel_bakery.wire.model_config import Latest, ModelConfig, Policy, Specific
 from savedmodel_bakery.wire.status import Code, StatusError
 from savedmodel_bakery.wire.version_folder import version_number
-
-logger = logging.getLogger(__name__)
-
-
-class Scanner:
-    """Scans the base paths of models, and logs each problem once; keeps the problems of the last scan, by model."""
-
-    def __init__(self) -> None:
-        self.problems: dict[str, str] = {}
-
-    def scan(
-        self, models: Mapping[str, ModelConfig], last: Mapping[str, dict[int, Path]]
-    ) -> dict[str, dict[int, Path]]:
-        """Return the wanted versions by model; those of the `last` scan for a base path that can't be listed."""
-        wanted, problems = {}, {}
-        for name, config in models.items():
-            try:
-                wanted[name] = wanted_versions(config)
-            except StatusError as error:
-                wanted[name] = last.get(name, {})
-                problems[name] = f"FileSystemStoragePathSource encountered a filesystem access error: {error.message}"
-            else:
-                if not wanted[name]:
-                    problems[name] = (
-                        f"No versions of servable {name} found under base path {config.base_path}. Did you forget to "
-                        "name your leaf directory as a number (eg. '/1/')?"
-                    )
-        for name, problem in problems.items():
-            if problem != self.problems.get(name):  # not at every scan
-                logger.warning("%s", problem)
-        self.problems = problems
-        return wanted
 
 
 def find_model(folder: Path, name: str | None = None) -> ModelConfig:
@@ -76,10 +43,15 @@ def wanted_versions(config: ModelConfig) -> dict[int, Path]:
         ) from error
     # If two names have the same number, such as 1 and 01, the last in byte order counts.
     folders = {number: config.folder / name for name in names if (number := version_number(name)) is not None}
-    numbers = sorted(folders)
-    match config.policy:
+    return {number: folders[number] for number in select(config.policy, folders)}
+
+
+def select(policy: Policy, versions: Iterable[int]) -> list[int]:
+    """Return the numbers among `versions` that a policy wants, lowest first."""
+    numbers = sorted(versions)
+    match policy:
         case Latest(count):
-            numbers = numbers[-count:]
+            return numbers[-count:]
         case Specific(wanted):
-            numbers = [number for number in numbers if number in wanted]
-    return {number: folders[number] for number in numbers}
+            return [number for number in numbers if number in wanted]
+    return numbers

@@ -6,14 +6,14 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from savedmodel_bakery.serving import process
 from savedmodel_bakery.serving.models.loading import NotAFolderError
 from savedmodel_bakery.serving.models.registry import Registry, State, Version
 from savedmodel_bakery.serving.models.servable import Servable
-from savedmodel_bakery.serving.options.config_files import OutsideRootsError
+from savedmodel_bakery.serving.options.config_files import OutsideRootsError, default_cache_folder
 from savedmodel_bakery.serving.telemetry import state
 from savedmodel_bakery.wire.status import Code, StatusError
 
@@ -31,7 +31,8 @@ class LifecycleOptions:
     max_load_retries: int = 5  # retries after a failed load
     load_retry_interval_s: float = 60.0  # seconds between attempts; below 0 means no pause
     labels_for_unavailable: bool = False  # whether a label may name a version that isn't available
-    model_roots: Sequence[Path] = ()  # the folders that base paths must be below
+    model_roots: Sequence[Path | str] = ()  # the folders and URLs that base paths must be below
+    cache_folder: Path = field(default_factory=default_cache_folder)  # for copies of versions in buckets
 
 
 class VersionThreads:

@@ -1,8 +1,8 @@
 """The server's configuration files, which are text protobufs: models to serve, and batching parameters.
 
 Defaults, checks and errors are tensorflow_model_server's. Models may also be set by two flags. Model roots are the
-folders that models may be loaded from, set by `--allowed_model_roots`; without any, every path is allowed. They are
-absolute paths, may be symbolic links, and need not exist yet.
+folders and URLs that models may be loaded from, set by `--allowed_model_roots`; without any, every path is allowed.
+Folders are absolute paths, may be symbolic links, and need not exist yet.
 """
 
 from __future__ import annotations
@@ -180,22 +180,36 @@ class OutsideRootsError(StatusError):
     """A path leads out of the allowed folders; loading from it is not retried."""
 
 
-def parse_model_roots(text: str) -> tuple[Path, ...]:
-    """Parse comma-separated absolute folders; an empty text allows every path."""
-    roots = tuple(map(Path, text.split(","))) if text else ()
+def default_cache_folder() -> Path:
+    """Return the folder for copies of versions in buckets, in the user's cache: nobody else can write there."""
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - a user may lack a home
+    return Path(cache, "savedmodel-bakery", "models")
+
+
+def parse_model_roots(text: str) -> tuple[Path | str, ...]:
+    """Parse comma-separated absolute folders and URLs, which stay strings; an empty text allows every path."""
+    roots = tuple(root if "://" in root else Path(root) for root in text.split(",")) if text else ()
     for root in roots:
-        if not root.is_absolute():
+        if isinstance(root, Path) and not root.is_absolute():
             raise invalid_argument(f"invalid allowed_model_roots {text}: each folder must be an absolute path")
     return roots
 
 
-def check_base_paths(models: Mapping[str, ModelConfig], roots: Sequence[Path]) -> None:
-    """Check the base paths of a configuration; see `check_path`."""
+def check_base_paths(models: Mapping[str, ModelConfig], roots: Sequence[Path | str]) -> None:
+    """Check the base paths of a configuration; see `check_path`. A URL must begin with one of `roots`."""
     for name, config in models.items():
-        check_path(config.folder, roots, f"base path of model {name}")
+        title = f"base path of model {name}"
+        if not config.is_url:
+            check_path(config.folder, roots, title)
+        elif roots and not any(_is_below(config.base_path, root) for root in roots if isinstance(root, str)):
+            raise _outside(f"{title}: {config.base_path}", roots)
 
 
-def check_path(path: Path, roots: Sequence[Path], title: str) -> None:
+def _is_below(url: str, root: str) -> bool:
+    return f"{url}/".startswith(f"{root.rstrip('/')}/") and ".." not in url.split("/")
+
+
+def check_path(path: Path, roots: Sequence[Path | str], title: str) -> None:
     """Check that a path, which need not exist, is below an allowed folder once its symbolic links are resolved."""
     if not roots:
         return
@@ -203,11 +217,14 @@ def check_path(path: Path, roots: Sequence[Path], title: str) -> None:
         target = Path(os.path.realpath(path))
     except ValueError:  # a NUL character: such a path can't exist
         return
-    if any(target.is_relative_to(os.path.realpath(root)) for root in roots):
+    if any(target.is_relative_to(os.path.realpath(root)) for root in roots if isinstance(root, Path)):
         return
     link = "" if target == path else f" leads to {target}, which"
+    raise _outside(f"{title}: {path}{link}", roots)
+
+
+def _outside(subject: str, roots: Sequence[Path | str]) -> OutsideRootsError:
     allowed = ", ".join(map(str, roots))
-    raise OutsideRootsError(
-        Code.PERMISSION_DENIED,
-        f"{title}: {path}{link} is not below an allowed folder: {allowed} (--allowed_model_roots)",
+    return OutsideRootsError(
+        Code.PERMISSION_DENIED, f"{subject} is not below an allowed folder: {allowed} (--allowed_model_roots)"
     )

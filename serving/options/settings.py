@@ -157,7 +157,8 @@ class Settings:
     """The content of the files that the flags name."""
 
     models: dict[str, ModelConfig] | None  # by name; None if the config file lists no models and no custom config
-    model_roots: tuple[Path, ...]  # the folders that models may be loaded from
+    model_roots: tuple[Path | str, ...]  # the folders and URLs that models may be loaded from
+    cache_folder: Path  # for copies of versions in buckets
     batching: BatchingParameters | None  # batching parameters; None if batching is off
     tls: Tls | None  # keys and certificates for gRPC; None if it runs without TLS
     rest_tls: ssl.SSLContext | None  # the TLS context for REST; None if it runs without TLS
@@ -180,6 +181,7 @@ def read_settings(flags: CommandLine) -> Settings:
     return Settings(
         models=models,
         model_roots=model_roots,
+        cache_folder=Path(flags.text("model_cache_dir") or config_files.default_cache_folder()).absolute(),
         batching=_read_batching(flags),
         tls=read_tls(Path(flags.text("ssl_config_file"))) if flags.text("ssl_config_file") else None,
         rest_tls=read_ssl_context(Path(rest_tls_file)) if rest_tls_file else None,

@@ -17,7 +17,7 @@ from server_process import ServerProcess
 from waiting import wait_until
 
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.models import storage
+from savedmodel_bakery.serving.models import scanner
 from savedmodel_bakery.serving.models.lifecycle import Lifecycle
 from savedmodel_bakery.serving.models.loading import LoadOptions, load
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry, State
@@ -148,7 +148,7 @@ def test_a_base_path_that_stays_away_is_logged_once(
 ) -> None:
     """And again when the error changes, or after the base path was there."""
     scans: Counter[Path] = Counter()
-    scan = storage.wanted_versions
+    scan = scanner.wanted_versions
 
     def wanted_versions(config: ModelConfig) -> dict[int, Path]:
         scans[config.folder] += 1
@@ -158,7 +158,7 @@ def test_a_base_path_that_stays_away_is_logged_once(
         path, before = tmp_path / "m", scans[tmp_path / "m"]
         wait_until(lambda: scans[path] >= before + 3, interval_s=0.005)
 
-    monkeypatch.setattr(storage, "wanted_versions", wanted_versions)
+    monkeypatch.setattr(scanner, "wanted_versions", wanted_versions)
     running = Lifecycle(Registry(), load=None, options=LifecycleOptions(poll_wait_s=0.01))
     starting = threading.Thread(target=running.start, args=(single_model("m", str(tmp_path / "m")),))
     starting.start()
