@@ -6,7 +6,10 @@
 #   REST_API_PORT     REST port; 0 disables REST. Default: 8501
 #   MODEL_NAME        Default: efficientnet_lite0
 #   MODEL_BASE_PATH   Folder with the model's numbered versions or, as in TensorFlow's own image, the parent folder of
-#                     MODEL_NAME. Default: /models
+#                     MODEL_NAME. Default: /models. Or the URL of the folder with the versions, such as
+#                     s3://bucket/models/flowers; tensorflow_model_server reads gs:// itself, and `bakery pull` copies
+#                     the newest version from s3:// for it
+#   MODEL_CACHE_DIR   Folder for copies of versions at a URL. Default: /tmp/models
 #   GRPC_MAX_THREADS  gRPC calls that run at the same time. tensorflow_model_server rejects further calls, so the default
 #                     is 256; in the embedded server they wait, so its default is four per CPU
 #   GLIBC_TUNABLES    Default: glibc.malloc.hugetlb=1, which uses huge pages where Linux grants them on request, for
@@ -18,7 +21,7 @@
 set -euo pipefail
 
 : "${PORT:=8500}" "${REST_API_PORT:=8501}" "${MODEL_NAME:=efficientnet_lite0}"
-: "${MODEL_BASE_PATH:=/models}"
+: "${MODEL_BASE_PATH:=/models}" "${MODEL_CACHE_DIR:=/tmp/models}"
 
 is_embedded=true
 if command -v tensorflow_model_server >/dev/null; then
@@ -59,15 +62,46 @@ export GLIBC_TUNABLES="${GLIBC_TUNABLES-glibc.malloc.hugetlb=1}"
 server=(tensorflow_model_server --grpc_max_threads="${GRPC_MAX_THREADS:-256}")
 if "$is_embedded"; then
     server=(bakery model-server --engine=embedded --grpc_max_threads="${GRPC_MAX_THREADS:-0}")
+    if [[ "$MODEL_BASE_PATH" == *://* ]]; then
+        server+=(--model_cache_dir="$MODEL_CACHE_DIR")
+    fi
     mimalloc=/opt/bakery/lib/libmimalloc.so.2
     if [[ -e "$mimalloc" ]]; then
         export LD_PRELOAD="${LD_PRELOAD-$mimalloc}"
     fi
 fi
 
-exec "${server[@]}" \
-    --port="$PORT" \
-    --rest_api_port="$REST_API_PORT" \
-    --model_name="$MODEL_NAME" \
-    --model_base_path="$MODEL_BASE_PATH" \
+bucket=
+if [[ "$MODEL_BASE_PATH" == s3://* && "${server[0]}" == tensorflow_model_server ]]; then
+    bucket="$MODEL_BASE_PATH" MODEL_BASE_PATH="$MODEL_CACHE_DIR/$MODEL_NAME"
+    if ! command -v bakery >/dev/null; then
+        echo "error: tensorflow_model_server cannot read $bucket, and bakery, which copies it, is not in this image" >&2
+        exit 1
+    fi
+    bakery pull "$bucket" "$MODEL_BASE_PATH"
+fi
+
+server+=(
+    --port="$PORT"
+    --rest_api_port="$REST_API_PORT"
+    --model_name="$MODEL_NAME"
+    --model_base_path="$MODEL_BASE_PATH"
     "$@"
+)
+if [[ -z "$bucket" ]]; then
+    exec "${server[@]}"
+fi
+"${server[@]}" &
+server_process=$!
+bakery pull "$bucket" "$MODEL_BASE_PATH" --watch 10 &
+watch_process=$!
+stop() {
+    kill "$server_process" "$watch_process" 2>/dev/null || true
+}
+trap stop TERM INT
+wait -n || true # neither goes on without the other
+stop
+status=0
+wait "$server_process" || status=$?
+wait
+exit "$status"

@@ -64,9 +64,7 @@ def remove_copies(folder: Path, *, keep: Collection[int], progress: Callable[[st
                 folders.remove(copy)
 
 
-def remove_differing(
-    base: Store, folder: Path, published: Set[int], *, progress: Callable[[str], None]
-) -> None:
+def remove_differing(base: Store, folder: Path, published: Set[int], *, progress: Callable[[str], None]) -> None:
     """Remove the copies in a folder that differ from the published version of their number; reads all their files.
 
     Raises:

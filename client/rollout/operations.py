@@ -14,7 +14,7 @@ from savedmodel_bakery.client.rollout.steps import CANARY, PREVIOUS, STABLE, Ser
 from savedmodel_bakery.storage import folders
 from savedmodel_bakery.storage import publish as buckets
 from savedmodel_bakery.storage.store import Store
-from savedmodel_bakery.wire.model_config import All, Latest, Specific
+from savedmodel_bakery.wire.model_config import All, Latest, ModelConfig, Specific
 from savedmodel_bakery.wire.version_folder import version_number
 
 
@@ -24,7 +24,7 @@ def start(rollout: Rollout, *, canary: int, stable: int | None, base_path: Path 
     Without `stable`, that is the version with the label, or else the highest that is AVAILABLE everywhere. The folder
     of versions in the config file may be on other machines only, unlike `base_path`.
     """
-    if base_path is not None or rollout.base_path.is_dir():
+    if base_path is not None or rollout.file.model(rollout.model).folder.is_dir():
         find_version(base_path or rollout.base_path, canary)
     now = rollout.serving()
     available = [state.available for state in rollout.read().values()]
@@ -115,8 +115,8 @@ def prune(rollout: Rollout, *, keep: int, base_path: Path | Store | None, is_tri
 def _find_reasons(rollout: Rollout, versions: Iterable[int]) -> dict[int, str]:
     """Return why versions are needed, by number: of those that exist, by any model with the same base path."""
     file = rollout.file
-    base_path = os.path.realpath(rollout.base_path)
-    models = [config for config in file.models().values() if os.path.realpath(config.folder) == base_path]
+    base_path = _place(file.model(rollout.model))
+    models = [config for config in file.models().values() if _place(config) == base_path]
     reasons: dict[int, str] = {}
     for server in rollout.servers:
         for config in models:
@@ -136,6 +136,10 @@ def _find_reasons(rollout: Rollout, versions: Iterable[int]) -> dict[int, str]:
                 reasons |= dict.fromkeys(named, f"named in {file}")
         reasons |= {version: f"label {label} in {file}" for label, version in config.labels.items()}
     return reasons
+
+
+def _place(config: ModelConfig) -> str:
+    return config.base_path.rstrip("/") if config.is_url else os.path.realpath(config.folder)
 
 
 def _remove(path: Path | Store) -> None:

@@ -26,6 +26,7 @@ from savedmodel_bakery.client.rollout.servers import (
 )
 from savedmodel_bakery.client.rollout.steps import Serving
 from savedmodel_bakery.errors import ClientError, ConnectionFailedError, DeadlineExceededError
+from savedmodel_bakery.storage.store import Store, open_store
 from savedmodel_bakery.wire.model_config import Specific
 
 UNREACHABLE = (ConnectionFailedError, DeadlineExceededError)
@@ -61,9 +62,10 @@ class Rollout:
         return f'model "{self.model}" in {self.file}'
 
     @property
-    def base_path(self) -> Path:
-        """The folder of the versions, as the file names it."""
-        return self.file.model(self.model).folder
+    def base_path(self) -> Path | Store:
+        """The folder of the versions, as the file names it. Raises PublishError for a URL that cannot be used."""
+        config = self.file.model(self.model)
+        return open_store(config.base_path) if config.is_url else config.folder
 
     def read(self) -> dict[str, ServerState]:
         """Return the state of each server, by name."""

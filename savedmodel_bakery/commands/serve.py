@@ -15,6 +15,8 @@ from click.shell_completion import CompletionItem
 from savedmodel_bakery import log
 from savedmodel_bakery.exits import as_usage_error
 from savedmodel_bakery.groups import Option
+from savedmodel_bakery.storage.arguments import FolderOrUrl
+from savedmodel_bakery.storage.store import Store
 from savedmodel_bakery.tensorflow_import import show_log
 from savedmodel_bakery.wire.status import StatusError
 
@@ -27,11 +29,12 @@ EXAMPLES = """
 Examples:
   bakery serve saved_model/flowers
   bakery serve saved_model/flowers --port 9500 --rest-api-port 9501 --name blooms
+  bakery serve s3://bucket/models/flowers
 """
 
 
 @click.command(epilog=EXAMPLES)
-@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("folder", metavar="FOLDER|URL", type=FolderOrUrl(exists=True, file_okay=False, path_type=Path))
 @click.option(
     "--name",
     cls=Option,
@@ -52,26 +55,37 @@ Examples:
 @click.option(
     "--playground/--no-playground", default=True, show_default=True, help="Serve a page to try the model in a browser."
 )
+@click.option(
+    "--model-cache-dir",
+    metavar="FOLDER",
+    type=click.Path(file_okay=False),
+    show_default="~/.cache/savedmodel-bakery/models",
+    help="Folder for the copies of versions at a URL.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Show the log of TensorFlow.")
 def serve(
-    folder: Path,
+    folder: Path | Store,
     name: str | None,
     port: int,
     rest_api_port: int,
     allowed_hosts: tuple[str, ...],
     playground: bool,
+    model_cache_dir: str | None,
     verbose: bool,
 ) -> None:
-    """Serve the model in FOLDER until Ctrl-C.
+    """Serve the model in FOLDER, or at a URL such as s3://bucket/models/flowers, until Ctrl-C.
 
     FOLDER contains the model's numbered versions, of which the newest is served, and new ones as they are published;
-    or it is the folder of one version. The server listens on 127.0.0.1 only and prints its URLs when it is ready. For
-    other settings use `bakery model-server`.
+    or it is the folder of one version; a URL likewise. The server listens on 127.0.0.1 only and prints its URLs when it
+    is ready. For other settings use `bakery model-server`.
     """
-    from savedmodel_bakery.serving.models.storage import find_model
+    from savedmodel_bakery.serving.models import buckets, storage
 
-    with as_usage_error(ValueError):
-        model = find_model(folder, name)
+    if isinstance(folder, Store):
+        model = buckets.find_model(folder, name)
+    else:
+        with as_usage_error(ValueError):
+            model = storage.find_model(folder, name)
     name = model.name
     if not name.isprintable():
         raise click.UsageError(f"invalid name {name!r}: must be printable text; choose another with --name")
@@ -92,6 +106,7 @@ def serve(
             f"--bind_address={ADDRESS}",
             f"--allowed_hosts={','.join(('localhost', ADDRESS, *allowed_hosts))}",
             f"--enable_playground={str(playground).lower()}",
+            f"--model_cache_dir={model_cache_dir or ''}",
             "--engine=embedded",
         ]
     )

@@ -25,8 +25,9 @@ from savedmodel_bakery.storage import folders
 from savedmodel_bakery.storage.mirror import STORAGE_ERRORS, mirror, remove_copies, remove_differing
 from savedmodel_bakery.storage.publish import published_versions
 from savedmodel_bakery.storage.store import Store, open_store
-from savedmodel_bakery.wire.model_config import ModelConfig, Policy
+from savedmodel_bakery.wire.model_config import Latest, ModelConfig, Policy, Specific
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
+from savedmodel_bakery.wire.version_folder import version_number
 
 logger = logging.getLogger(__name__)
 
@@ -188,6 +189,21 @@ def open_base_path(config: ModelConfig) -> Store:
         raise invalid_argument(f"base path of model {config.name}: {error}") from error
     except MissingPackageError as error:
         raise StatusError(Code.UNIMPLEMENTED, f"base path of model {config.name}: {error}") from error
+
+
+def find_model(store: Store, name: str | None = None) -> ModelConfig:
+    """Return the configuration of the model at a URL: the newest of its versions, or the version that it is.
+
+    By default, its name is the last part of the model's URL. Raises PublishError if there is no complete version, and
+    ConnectionFailedError if the storage cannot be reached.
+    """
+    number = version_number(store.name)
+    base = store if number is None else open_store(store.url.rpartition("/")[0])
+    published = published_versions(base)
+    if not published or (number is not None and number not in published):
+        raise PublishError(f"no complete version in {store}: must be the URL of a model or of a version of it")
+    policy = Latest() if number is None else Specific(frozenset([number]))
+    return ModelConfig(name or base.name, base.url, policy)
 
 
 def check_reachable(models: Mapping[str, ModelConfig]) -> None:

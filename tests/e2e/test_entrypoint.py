@@ -79,6 +79,35 @@ def test_the_base_path_may_be_the_parent_folder_of_the_model(
     assert f"--model_base_path={models / MODEL}" in arguments
 
 
+def test_a_bucket_that_the_real_server_cannot_read_is_copied_and_followed(clone: Path, tmp_path: Path) -> None:
+    """A stub of bakery makes the copy, and writes to a file when it is told to end."""
+    (tmp_path / "tools").mkdir()
+    stub = tmp_path / "tools" / "bakery"
+    stub.write_text(
+        '#!/bin/bash\nmkdir -p "$3/1"; touch "$3/1/saved_model.pb"; echo "$@" >>"$LOG"; [[ "$4" == --watch ]] || exit 0\n'
+        "trap 'kill $!; echo ended >>\"$LOG\"; exit 130' TERM; sleep infinity & wait\n"
+    )
+    stub.chmod(0o755)
+    arguments = start(
+        clone, tmp_path, MODEL_NAME=MODEL, MODEL_BASE_PATH="s3://bucket/m", MODEL_CACHE_DIR=str(tmp_path / "cache"),
+        LOG=str(tmp_path / "calls"), PATH=f"{tmp_path / 'bin'}:{stub.parent}:{os.environ['PATH']}",
+    )  # fmt: skip
+    folder = tmp_path / "cache" / MODEL
+    assert f"--model_base_path={folder}" in arguments
+    pull = f"pull s3://bucket/m {folder}"
+    assert [pull, f"{pull} --watch 10", "ended"] == (tmp_path / "calls").read_text().splitlines()
+
+
+def test_a_bucket_that_nothing_in_the_image_reads_is_an_error(clone: Path, tmp_path: Path) -> None:
+    shutil.copy(clone / "tests" / "support" / "stub_model_server", tmp_path / "tensorflow_model_server")
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "MODEL_BASE_PATH": "s3://bucket/m"}
+    ended = subprocess.run([clone / "entrypoint.sh"], env=environment, capture_output=True, text=True, check=False)
+    expected = (
+        "error: tensorflow_model_server cannot read s3://bucket/m, and bakery, which copies it, is not in this image"
+    )
+    assert (1, "", f"{expected}\n") == (ended.returncode, ended.stdout, ended.stderr)
+
+
 class TlsServer(ThreadingHTTPServer):
     """An HTTP server whose connections have TLS. As in the real one, a failed handshake ends the connection only."""
 

@@ -1,4 +1,4 @@
-"""`bakery publish` and `pull` with S3, which is moto's server: killed, interrupted, throttled and not alone."""
+"""`bakery publish`, `pull` and a server with S3, which is moto's: killed, interrupted, throttled and not alone."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+import model_makers
 import pytest
+import requests
 import s3_server
+from server_process import ServerProcess, free_port
 from stored_versions import contents, stored, write_version
+from waiting import wait_until
 
 from savedmodel_bakery.storage.manifest import MANIFEST
 from savedmodel_bakery.storage.publish import publish, published_versions, remove
@@ -172,3 +176,106 @@ def test_of_publishers_of_the_same_version_one_wins_and_its_files_are_whole(
     codes = [process.communicate(timeout=120) and process.returncode for process in processes]
     assert [0, 1, 1] == sorted(codes)
     assert contents(versions[codes.index(0)]) == files_of(base.below("2"))
+
+
+def server_environment(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
+    for name, value in s3_server.environment(port).items():
+        monkeypatch.setenv(name, value)
+
+
+def versions(server: ServerProcess, model: str = "m") -> dict[str, str]:
+    response = requests.get(f"{server.url}/v1/models/{model}", timeout=30).json()
+    return {entry["version"]: entry["state"] for entry in response.get("model_version_status", [])}
+
+
+def predict(server: ServerProcess, model: str = "m") -> object:
+    """Return the prediction for 0, which is the number of the version."""
+    response = requests.post(f"{server.url}/v1/models/{model}:predict", json={"instances": [0.0]}, timeout=30)
+    return response.json().get("predictions", response.text)
+
+
+def wait_for_prediction(server: ServerProcess, number: float, model: str = "m") -> None:
+    wait_until(lambda: predict(server, model) == [number], describe=lambda: (number, server.log.read_text()))
+
+
+@pytest.mark.timeout(300)
+def test_a_server_follows_the_bucket_and_the_policies_of_its_models(
+    base: Store, s3_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through uploads that are unfinished, withdrawn versions, pruning, and a storage that throttles."""
+    for number in (1, 2, 3):
+        model_makers.half_plus(tmp_path / "source", number, plus=float(number))
+    for number in (1, 2):
+        publish(tmp_path / "source" / str(number), base, number)
+    config = tmp_path / "models.config"
+    entry = f'base_path: "{base}" model_platform: "tensorflow"'
+    config.write_text(
+        f'model_config_list {{ config {{ name: "m" {entry} }} '
+        f'config {{ name: "pinned" {entry} model_version_policy {{ specific {{ versions: 1 }} }} }} }}'
+    )
+    cache = tmp_path / "cache"
+    is_throttling = False
+    with s3_server.run_proxy(s3_port, lambda *_: not is_throttling) as port:
+        server_environment(monkeypatch, port)
+        flags = (f"--model_config_file={config}", f"--model_cache_dir={cache}", "--max_num_load_retries=0")
+        with ServerProcess(*flags, log=tmp_path / "log") as server:
+            assert ([2.0], [1.0]) == (predict(server), predict(server, "pinned"))
+            partial = base.below("4")
+            partial.create("variables/variables.index", b"unfinished")
+            publish(tmp_path / "source" / "3", base, 3)
+            wait_for_prediction(server, 3.0)
+            wait_until(lambda: ["1", "3"] == sorted(path.name for path in cache.glob("*/[0-9]*")))
+            is_throttling = True
+            server.wait_for_log("Please reduce your request rate")
+            assert ([3.0], [1.0]) == (predict(server), predict(server, "pinned"))
+            is_throttling = False
+            remove(base.below("3"))
+            wait_for_prediction(server, 2.0)
+            assert {"1": "AVAILABLE"} == versions(server, "pinned")
+            published = base.below("5")
+            publish(tmp_path / "source" / "3", base, 5).remove("variables/variables.index")
+            server.wait_for_log(f"cannot read {published}/variables/variables.index: not found")
+            assert {"5": "START", "2": "AVAILABLE"}.items() <= versions(server).items()
+            log = server.log.read_text()
+            assert 1 == log.count(f"cannot read {published}/variables/variables.index")
+            assert "Traceback" not in log
+
+
+@pytest.mark.parametrize(
+    ("variables", "reason"),
+    [
+        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "Could not connect to the endpoint URL"),
+        ({"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, "Unable to locate credentials"),
+    ],
+    ids=["unreachable", "no credentials"],
+)
+def test_a_bucket_that_cannot_be_listed_ends_the_start(
+    base: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: Mapping[str, str], reason: str
+) -> None:
+    for name, value in variables.items():
+        if value:
+            monkeypatch.setenv(name, value)
+        else:
+            monkeypatch.delenv(name)
+    flags = (f"--model_base_path={base}", f"--model_cache_dir={tmp_path / 'cache'}")
+    server = ServerProcess(*flags, log=tmp_path / "log", wait=False)
+    assert 255 == server.process.wait(120)
+    last = (tmp_path / "log").read_text().splitlines()[-1]
+    assert last.startswith("Failed to start server. Error: ")
+    assert f"cannot list {base}: {reason}" in last
+
+
+@pytest.mark.timeout(120)
+def test_bakery_serve_takes_a_url(base: Store, s3_port: int, tmp_path: Path) -> None:
+    publish(model_makers.half_plus(tmp_path / "source", 1, plus=1.0), base, 1)
+    ports = ("--port", free_port(), "--rest-api-port", free_port(), "--model-cache-dir", tmp_path / "cache")
+    serving = start("serve", base, "--name", "m", *ports, port=s3_port)
+    assert serving.stdout is not None
+    assert "Serving m. Press Ctrl-C to stop.\n" == serving.stdout.readline()
+    serving.terminate()
+    serving.communicate(timeout=60)
+    code, _, error = run("serve", base.below("7"), port=s3_port)
+    assert (1, f"error: no complete version in {base}/7: must be the URL of a model or of a version of it\n") == (
+        code,
+        error,
+    )

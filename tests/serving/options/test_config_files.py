@@ -69,13 +69,6 @@ def test_labels_and_the_deprecated_model_type_are_read(tmp_path: Path) -> None:
     read_and_check(tmp_path, config_list(body), labels_for_unavailable=True)
 
 
-@pytest.mark.parametrize("base_path", ["s3://bucket/m", "gs://bucket/m", "hdfs://host/m"])
-def test_a_file_system_that_cannot_be_read_is_refused(tmp_path: Path, base_path: str) -> None:
-    scheme = base_path.partition(":")[0]
-    with pytest.raises(StatusError, match=f"^INVALID_ARGUMENT: File system scheme '{scheme}' not implemented"):
-        read(tmp_path, config_list(f'name: "m" base_path: "{base_path}" model_platform: "tensorflow"'))
-
-
 def test_a_file_without_a_list_differs_from_an_empty_list(tmp_path: Path) -> None:
     assert read(tmp_path, "# nothing yet") is None
     assert {} == read(tmp_path, "model_config_list {}")
@@ -249,6 +242,27 @@ def test_a_uri_is_checked_as_the_path_that_would_be_read(root: Path, monkeypatch
     roots = parse_model_roots(f"{root}/allowed")
     with pytest.raises(OutsideRootsError):
         check_base_paths(single_model("m", "file://../../allowed-not/m"), roots)
+
+
+@pytest.mark.parametrize(
+    ("url", "is_allowed"),
+    [
+        ("s3://bucket/models/m", True),
+        ("s3://bucket/models", True),
+        ("s3://bucket/models2/m", False),
+        ("s3://bucket/models/../other", False),
+        ("gs://bucket/models/m", False),
+    ],
+)
+def test_a_url_must_be_below_an_allowed_one(url: str, is_allowed: bool) -> None:
+    roots = parse_model_roots("/data,s3://bucket/models/")
+    models = single_model("m", url)
+    if is_allowed:
+        check_base_paths(models, roots)
+        return
+    expected = f"base path of model m: {url} is not below an allowed folder: /data, s3://bucket/models/ "
+    with pytest.raises(OutsideRootsError, match=f"^PERMISSION_DENIED: {expected}"):
+        check_base_paths(models, roots)
 
 
 def test_without_folders_every_path_is_allowed(tmp_path: Path) -> None:
