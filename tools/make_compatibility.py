@@ -57,6 +57,8 @@ FLAG_NOTES = {
     "memory_budget_bytes": "extension, by default 70 % of the memory of the machine or the container less what models "
     "use; a request that needs more is rejected, and one that finds too little free waits. The real server has no "
     "limit, which a large number restores",
+    "model_base_path": "same, and URLs of buckets: see below",
+    "model_cache_dir": "extension: where versions of base paths that are URLs are copied to",
     "max_num_load_retries": "same, but loads, unloads and pauses of one model do not delay other models",
     "monitoring_config_file": "same, but an invalid file fails the start, calls for unknown models are counted under "
     "an empty name, and TensorFlow's own metrics are missing; [metrics of our own](metrics.md) follow on the page",
@@ -129,6 +131,9 @@ BEHAVIOUR = {
     "missing base paths": "delay neither new versions of other models nor later configurations, by RPC or from the "
     "polled file; at the start the server waits for them, as the real server does, but "
     "reads the file meanwhile",
+    "base paths that are URLs": "`gs://`, `s3://` and others for which [a package is installed](../how-to/buckets.md): "
+    "complete versions are copied and then loaded, and one that cannot be copied has the status START with the error. "
+    "The real server reads `gs://` only, in place",
     "status of a version whose load is retried": "LOADING with the error of the last attempt, not without one",
     "logs": "different, except for the lines that say where the server listens",
 }

@@ -63,7 +63,7 @@ FLAGS = {
         Flag("model_config_file", "", "Text ModelServerConfig; overrides model_name and model_base_path."),
         Flag("model_config_file_poll_wait_seconds", 0, "Seconds between reads of model_config_file; 0 means once."),
         Flag("model_name", "default", "Name of the single model."),
-        Flag("model_base_path", "", "Absolute path or URL of the folder with the model's versions; or AIP_STORAGE_URI."),
+        Flag("model_base_path", "", "Path or URL of the folder with the model's version folders; or AIP_STORAGE_URI."),
         Flag("file_system_poll_wait_seconds", 1, "Seconds between scans for versions; 0: only once, below 0: never."),
         Flag("max_num_load_retries", 5, "Retries after a version failed to load."),
         Flag("load_retry_interval_micros", 60_000_000, "Microseconds between retries; below 0 means no pause."),
