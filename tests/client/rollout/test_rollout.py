@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from stored_versions import memory_store, write_version
 from strict_servers import MODEL, StrictServer
 
 from savedmodel_bakery.client.commands import rollout as module
@@ -19,6 +20,7 @@ from savedmodel_bakery.client.rollout.rollout import Rollout
 from savedmodel_bakery.client.rollout.steps import Serving
 from savedmodel_bakery.errors import ConnectionFailedError
 from savedmodel_bakery.exits import run_command
+from savedmodel_bakery.storage.publish import publish, published_versions
 from savedmodel_bakery.wire.model_config import Specific
 
 
@@ -316,3 +318,15 @@ def test_status_names_a_version_that_a_server_lacks(
     assert expected == capsys.readouterr().err
     place.servers[1].loadable.add(2)
     assert 1 == run_command(module.rollout, ["status", MODEL, "--config", str(place.path)])
+
+
+def test_versions_are_pruned_from_the_bucket_that_the_file_names(tmp_path: Path) -> None:
+    base = memory_store()
+    for number in (1, 2, 3):
+        publish(write_version(tmp_path / "source"), base, number)
+    path = tmp_path / "models.config"
+    path.write_text(f'model_config_list {{ config {{ name: "m" base_path: "{base}" model_platform: "tensorflow" }} }}')
+    rollout = Rollout(ConfigFile(path), "m", [], by_reload=False, timeout_s=0.1, report=print)
+    pruned = operations.prune(rollout, keep=1, base_path=None, is_trial=False)
+    assert [f"{base}/1", f"{base}/2"] == [str(version) for version in pruned]
+    assert {3} == published_versions(base).keys()
