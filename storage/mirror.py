@@ -27,8 +27,8 @@ def mirror(
 ) -> Mapping[int, Exception]:
     """Pull the versions of a model that a folder lacks, then remove its copies of all others.
 
-    Folders without a manifest, which are not copies, stay. Copies that are there are not read again. The copies of
-    other versions stay if no wanted version can be pulled and none is there.
+    Folders without a manifest, which are not copies, stay. Copies that are there are not read again. If a version
+    cannot be pulled, no copy is removed.
 
     Args:
         base: the model in the bucket.
@@ -50,7 +50,7 @@ def mirror(
                 on_pull(pull(base.below(str(number)), folder, progress=progress))
             except STORAGE_ERRORS as error:
                 errors[number] = error
-    if len(errors) < len(wanted) or not wanted:
+    if not errors:
         remove_copies(folder, keep=wanted, progress=progress)
     return errors
 
