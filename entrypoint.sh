@@ -72,7 +72,7 @@ if "$is_embedded"; then
 fi
 
 bucket=
-if [[ "$MODEL_BASE_PATH" == s3://* && "${server[0]}" == tensorflow_model_server ]]; then
+if [[ "$MODEL_BASE_PATH" == s3://* ]] && ! "$is_embedded"; then
     bucket="$MODEL_BASE_PATH" MODEL_BASE_PATH="$MODEL_CACHE_DIR/$MODEL_NAME"
     if ! command -v bakery >/dev/null; then
         echo "error: tensorflow_model_server cannot read $bucket, and bakery, which copies it, is not in this image" >&2

@@ -84,7 +84,8 @@ def test_a_bucket_that_the_real_server_cannot_read_is_copied_and_followed(clone:
     (tmp_path / "tools").mkdir()
     stub = tmp_path / "tools" / "bakery"
     stub.write_text(
-        '#!/bin/bash\nmkdir -p "$3/1"; touch "$3/1/saved_model.pb"; echo "$@" >>"$LOG"; [[ "$4" == --watch ]] || exit 0\n'
+        '#!/bin/bash\nmkdir -p "$3/1"; touch "$3/1/saved_model.pb"; echo "$@" >>"$LOG"\n'
+        '[[ "$4" == --watch ]] || exit 0\n'
         "trap 'kill $!; echo ended >>\"$LOG\"; exit 130' TERM; sleep infinity & wait\n"
     )
     stub.chmod(0o755)
