@@ -266,7 +266,6 @@ def test_a_bucket_that_cannot_be_listed_ends_the_start(
     assert f"cannot list {base}: {reason}" in last
 
 
-@pytest.mark.timeout(120)
 def test_bakery_serve_takes_a_url(base: Store, s3_port: int, tmp_path: Path) -> None:
     publish(model_makers.half_plus(tmp_path / "source", 1, plus=1.0), base, 1)
     ports = ("--port", free_port(), "--rest-api-port", free_port(), "--model-cache-dir", tmp_path / "cache")
