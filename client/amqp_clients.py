@@ -38,6 +38,16 @@ class AmqpClient(BaseClient):
         version: version number; the newest by default.
         label: version label.
 
+    Examples:
+        >>> import numpy as np
+        >>> from savedmodel_bakery import AmqpClient
+        >>> with AmqpClient("amqp://guest:guest@127.0.0.1/", model="half_plus_two") as client:
+        ...     client.predict({"x": np.array([1, 2, 5], np.float32)}).arrays["y"]
+        ...     correlation_id = client.submit({"x": np.array([8], np.float32)}, result_queue="results")
+        ...     [(found == correlation_id, reply.arrays["y"]) for found, reply in client.results("results", idle_s=2)]
+        array([2.5, 3. , 4.5], dtype=float32)
+        [(True, array([6.], dtype=float32))]
+
     Raises:
         ModuleNotFoundError: the extra `amqp` is not installed.
         ValueError: an argument is invalid.
@@ -118,6 +128,16 @@ class AsyncAmqpClient(BaseAsyncClient):
     """Calls workers through a RabbitMQ broker, with any number of calls at the same time.
 
     An asynchronous context manager, for one event loop. For the arguments see `AmqpClient`.
+
+    Examples:
+        >>> import asyncio
+        >>> import numpy as np
+        >>> from savedmodel_bakery import AsyncAmqpClient
+        >>> async def halve(number):
+        ...     async with AsyncAmqpClient("amqp://guest:guest@127.0.0.1/", model="half_plus_two") as client:
+        ...         return (await client.predict({"x": np.array([number], np.float32)})).arrays["y"]
+        >>> asyncio.run(halve(3))
+        array([3.5], dtype=float32)
     """
 
     def __init__(

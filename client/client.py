@@ -98,6 +98,12 @@ class BaseClient:
         """Return the result of the model's task for each image, whatever the task is; the only way for several heads.
 
         For arguments and errors see `classify`.
+
+        Examples:
+            >>> from savedmodel_bakery import Client, LocalTransport
+            >>> with Client(transport=LocalTransport("saved_model/efficientnet_lite0")) as client:
+            ...     client.answer("examples/coffee.png").label
+            'espresso'
         """
         return self._run(self._flows.answer(images, inputs))
 

@@ -9,14 +9,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from amqp_worker import WorkerProcess
 from canned_server import Peer
+from rabbitmq import RabbitMQ
 
 import savedmodel_bakery
 from savedmodel_bakery import Client, Recipe
 
 pytestmark = pytest.mark.system
 
-WITH_EXAMPLES = ("AsyncClient", "Client", "LocalTransport", "Recipe", "bake", "to_srgb")
+WITH_EXAMPLES = (
+    "AmqpClient",
+    "AsyncAmqpClient",
+    "AsyncClient",
+    "Client",
+    "LocalTransport",
+    "Recipe",
+    "bake",
+    "to_srgb",
+)
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -63,15 +74,23 @@ def grpc_port() -> Iterator[int]:
 
 def test_the_main_names_have_examples() -> None:
     assert {*WITH_EXAMPLES} <= {name for name in savedmodel_bakery.__all__ if examples_of(name)}
-    for method in (Client.classify, Client.predict, Recipe.from_toml, Recipe.with_):
+    for method in (Client.answer, Client.classify, Client.predict, Recipe.from_toml, Recipe.with_):
         assert docstring_test("", method).examples
 
 
 @pytest.mark.usefixtures("workplace")
 def test_the_examples_are_right(grpc_port: int) -> None:
-    names = (name for name in WITH_EXAMPLES if name != "bake")
+    names = (name for name in WITH_EXAMPLES if name != "bake" and "Amqp" not in name)
     tests = {title: test for name in names for title, test in examples_of(name).items()}
     different = "".join(run(test, lambda code: code.replace("8500", str(grpc_port))) for test in tests.values())
+    assert not different, different
+
+
+def test_the_examples_of_clients_of_workers_are_right(broker: RabbitMQ, start: Callable[..., WorkerProcess]) -> None:
+    start()
+    tests = [examples_of(name)[name] for name in ("AmqpClient", "AsyncAmqpClient")]
+    url = "amqp://guest:guest@127.0.0.1/"
+    different = "".join(run(test, lambda code: code.replace(url, broker.url())) for test in tests)
     assert not different, different
 
 
