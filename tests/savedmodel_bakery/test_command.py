@@ -26,7 +26,7 @@ HEAVY = ("google.protobuf", "grpc", "ml_dtypes", "numpy", "requests", "tqdm")
 def test_the_commands_are_exactly_these() -> None:
     assert {
         "Bake": ["bake", "function", "compose", "triton", "parity", "inspect"],
-        "Store": ["publish", "pull"],
+        "Store": ["publish", "pull", "package"],
         "Serve": ["serve", "model-server", "amqp", "token", "rollout"],
         "Call": ["ask", "bulk", "predict", "metadata", "status", "wait", "check", "bench"],
     } == {title: list(commands) for title, commands in SECTIONS.items()}
