@@ -106,7 +106,7 @@ def test_a_bucket_that_nothing_in_the_image_reads_is_an_error(clone: Path, tmp_p
     expected = (
         "error: tensorflow_model_server cannot read s3://bucket/m, and bakery, which copies it, is not in this image"
     )
-    assert (1, "", f"{expected}\n") == (ended.returncode, ended.stdout, ended.stderr)
+    assert (1, "", f"error: {expected}\n") == (ended.returncode, ended.stdout, ended.stderr)
 
 
 class TlsServer(ThreadingHTTPServer):
