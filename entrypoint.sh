@@ -91,14 +91,14 @@ server+=(
 if [[ -z "$bucket" ]]; then
     exec "${server[@]}"
 fi
+stop() {
+    # shellcheck disable=SC2046 # their numbers are words
+    kill $(jobs -p) 2>/dev/null || true
+}
+trap stop TERM INT
 "${server[@]}" &
 server_process=$!
 bakery pull "$bucket" "$MODEL_BASE_PATH" --watch 10 &
-watch_process=$!
-stop() {
-    kill "$server_process" "$watch_process" 2>/dev/null || true
-}
-trap stop TERM INT
 wait -n || true # neither goes on without the other
 stop
 status=0

@@ -29,8 +29,11 @@ def models(tmp_path: Path) -> Path:
     return version.parents[1]
 
 
-def start(clone: Path, tmp_path: Path, *arguments: str, **environment: str) -> list[str]:
-    """Return the stub's output, one line per argument and a last line; it must exit with 0 after SIGTERM."""
+def start(clone: Path, tmp_path: Path, *arguments: str, is_followed: bool = False, **environment: str) -> list[str]:
+    """Return the stub's output, one line per argument and a last line; it must exit with 0 after SIGTERM.
+
+    With `is_followed` it is stopped after the file `watching` appears, in which another program states that it runs.
+    """
     (tmp_path / "bin").mkdir()
     shutil.copy(clone / "tests" / "support" / "stub_model_server", tmp_path / "bin" / "tensorflow_model_server")
     log = tmp_path / "log"
@@ -39,7 +42,11 @@ def start(clone: Path, tmp_path: Path, *arguments: str, **environment: str) -> l
             [clone / "entrypoint.sh", *arguments],
             env={"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", **environment}, stdout=output, stderr=output,
         )  # fmt: skip
-    wait_until(lambda: "as user" in log.read_text() or process.poll() is not None)
+
+    def is_ready() -> bool:
+        return "as user" in log.read_text() and (not is_followed or (tmp_path / "watching").exists())
+
+    wait_until(lambda: is_ready() or process.poll() is not None)
     if process.poll() is None:
         os.kill(process.pid, signal.SIGTERM)
     assert 0 == process.wait(10), log.read_text()
@@ -86,12 +93,13 @@ def test_a_bucket_that_the_real_server_cannot_read_is_copied_and_followed(clone:
     stub.write_text(
         '#!/bin/bash\nmkdir -p "$3/1"; touch "$3/1/saved_model.pb"; echo "$@" >>"$LOG"\n'
         '[[ "$4" == --watch ]] || exit 0\n'
-        "trap 'kill $!; echo ended >>\"$LOG\"; exit 130' TERM; sleep infinity & wait\n"
+        'trap \'kill $!; echo ended >>"$LOG"; exit 130\' TERM; sleep infinity & touch "$WATCHING"; wait\n'
     )
     stub.chmod(0o755)
     arguments = start(
         clone, tmp_path, MODEL_NAME=MODEL, MODEL_BASE_PATH="s3://bucket/m", MODEL_CACHE_DIR=str(tmp_path / "cache"),
-        LOG=str(tmp_path / "calls"), PATH=f"{tmp_path / 'bin'}:{stub.parent}:{os.environ['PATH']}",
+        is_followed=True, WATCHING=str(tmp_path / "watching"), LOG=str(tmp_path / "calls"),
+        PATH=f"{tmp_path / 'bin'}:{stub.parent}:{os.environ['PATH']}",
     )  # fmt: skip
     folder = tmp_path / "cache" / MODEL
     assert f"--model_base_path={folder}" in arguments
@@ -106,7 +114,7 @@ def test_a_bucket_that_nothing_in_the_image_reads_is_an_error(clone: Path, tmp_p
     expected = (
         "error: tensorflow_model_server cannot read s3://bucket/m, and bakery, which copies it, is not in this image"
     )
-    assert (1, "", f"error: {expected}\n") == (ended.returncode, ended.stdout, ended.stderr)
+    assert (1, "", f"{expected}\n") == (ended.returncode, ended.stdout, ended.stderr)
 
 
 class TlsServer(ThreadingHTTPServer):
