@@ -24,8 +24,6 @@ Examples:
   bakery pull s3://bucket/models/flowers saved_model/flowers
   bakery pull s3://bucket/models/flowers saved_model/flowers --watch 30
 """
-
-
 _PACKAGE_EXAMPLES = """\b
 Examples:
   bakery package saved_model/flowers/2 --for sagemaker --out model.tar.gz

@@ -9,7 +9,7 @@ No file is overwritten, so an upload that was cut off is continued, and two publ
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -44,17 +44,17 @@ def check_free(base: Store, number: int | None) -> None:
     """Reject a number that is in use, before the expensive work begins. None is the next one."""
     used = started_versions(base)
     if number is None:
-        number = max(used, default=0) + 1
+        number = _following(used)
     if not 0 <= number <= MAX_VERSION:
         raise PublishError(f"invalid version {number}: must be between 0 and {MAX_VERSION}")
     if number in used:
-        raise _taken(base, number)
+        raise _taken(base, number, used)
 
 
 def publish_next(folder: Path, base: Store, *, progress: Callable[[str], None]) -> Store:
     """Publish a version's folder under the highest number in use plus one; 1 if there is none."""
     while True:
-        number = max(started_versions(base), default=0) + 1
+        number = _following(started_versions(base))
         try:
             return publish(folder, base, number, progress=progress)
         except VersionTakenError:  # another publisher was faster
@@ -86,7 +86,7 @@ def publish(
     stored = version.sizes()
     if GRAPH in stored:
         if MANIFEST not in stored or read_manifest(version) != manifest:
-            raise _taken(base, number)
+            raise _taken(base, number, started_versions(base))
         return version
     if restart:
         remove(version)
@@ -177,9 +177,13 @@ def _check(version: Store, manifest: Manifest, names: list[str]) -> None:
         )
 
 
-def _taken(base: Store, number: int) -> VersionTakenError:
-    following = max(started_versions(base), default=0) + 1
+def _taken(base: Store, number: int, used: Collection[int]) -> VersionTakenError:
     return VersionTakenError(
         f"version {number} already exists in {base}, and published versions are never overwritten; the next free "
-        f"version is {following}"
+        f"version is {_following(used)}"
     )
+
+
+def _following(used: Collection[int]) -> int:
+    """Return the highest number in use plus one; 1 if there is none."""
+    return max(used, default=0) + 1

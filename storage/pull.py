@@ -19,10 +19,15 @@ def find_version(store: Store) -> Store:
     """Return the store of a version: `store` itself if its name is a number, else its newest complete version."""
     if version_number(store.name) is not None:
         return store
-    versions = published_versions(store)
+    return newest_version(store)
+
+
+def newest_version(base: Store) -> Store:
+    """Return the store of a model's newest complete version; raise PublishError if there is none."""
+    versions = published_versions(base)
     if not versions:
-        raise PublishError(f"no complete version in {store}: must be the URL of a model or of a version of it")
-    return store.below(str(max(versions)))
+        raise PublishError(f"no complete version in {base}: must be the URL of a model or of a version of it")
+    return base.below(str(max(versions)))
 
 
 def pull(

@@ -130,9 +130,10 @@ def bake(
     if "model" not in recipe:
         raise click.UsageError("no model given: pass --model, or state it in the --recipe file")
     # Before the import of TensorFlow, which can take half a minute.
-    root, finish = open_output(out, check_name(default_name(recipe["model"]) if name is None else name), version)
+    folder_name = check_name(default_name(recipe["model"]) if name is None else name)
+    root, finish = open_output(out, folder_name, version)
     if name is None and isinstance(out, Store):
-        check_same_model(out.below(default_name(recipe["model"])), recipe["model"])
+        check_same_model(out.below(folder_name), recipe["model"])
     from savedmodel_bakery.exporter.validation.session import SessionProcess
 
     with tensorflow("bake", verbose=verbose, beside=SessionProcess()) as session:

@@ -10,10 +10,9 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from savedmodel_bakery.errors import BakeError, ClientError, PublishError
+from savedmodel_bakery.errors import BakeError, ClientError
 from savedmodel_bakery.storage.manifest import GRAPH
-from savedmodel_bakery.storage.publish import published_versions
-from savedmodel_bakery.storage.pull import pull
+from savedmodel_bakery.storage.pull import newest_version, pull
 from savedmodel_bakery.storage.store import open_store
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
@@ -45,13 +44,11 @@ def copy_model(url: str) -> str:
     """
     try:
         store = open_store(url)
-        version, number = store, 1
-        if GRAPH not in store.sizes():
-            versions = published_versions(store)
-            if not versions:
-                raise PublishError(f"no complete version in {url}: must be the URL of a version or of a model")
-            number = max(versions)
-            version = store.below(str(number))
+        if GRAPH in store.sizes():
+            version, number = store, 1
+        else:
+            version = newest_version(store)
+            number = int(version.name)
         base_path = Path(tempfile.mkdtemp(prefix="bakery-model-"))
         pull(version, base_path, number=number, progress=lambda step: logger.info("%s: %s", version, step))
     except ValueError as error:

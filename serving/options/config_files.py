@@ -18,6 +18,7 @@ from typing import Any
 from google.protobuf import text_format
 
 from savedmodel_bakery.files import read_small
+from savedmodel_bakery.storage.store import is_url
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.model_config import PLATFORM, ModelConfig, check_base_path, parse_config, platform_of
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
@@ -188,7 +189,7 @@ def default_cache_folder() -> Path:
 
 def parse_model_roots(text: str) -> tuple[Path | str, ...]:
     """Parse comma-separated absolute folders and URLs, which stay strings; an empty text allows every path."""
-    roots = tuple(root if "://" in root else Path(root) for root in text.split(",")) if text else ()
+    roots = tuple(root if is_url(root) else Path(root) for root in text.split(",")) if text else ()
     for root in roots:
         if isinstance(root, Path) and not root.is_absolute():
             raise invalid_argument(f"invalid allowed_model_roots {text}: each folder must be an absolute path")

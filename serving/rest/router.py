@@ -41,9 +41,8 @@ class Router:
     """All URLs of a port; the first API that has a request's URL gets the request.
 
     Without a `metrics_path` there is no Prometheus page. `public_paths` need no token, and `predict_path` needs the
-    same as a model's URL. `allowed_hosts` are what the
-    header Host may name, or empty for anything: a page of another site can have its own name resolve to this machine,
-    and send requests as if they came from it (DNS rebinding).
+    same as a model's URL. `allowed_hosts` are what the header Host may name, or empty for anything: a page of another
+    site can have its own name resolve to this machine, and send requests as if they came from it (DNS rebinding).
     """
 
     def __init__(
