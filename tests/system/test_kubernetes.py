@@ -143,7 +143,7 @@ def test_the_overlay_of_the_page_for_workers(clone: Path, page: str, tmp_path: P
 
 def test_the_overlay_of_the_page_on_kserve(clone: Path, tmp_path: Path) -> None:
     manifests = page_overlay(clone, kserve_page(clone), "kustomization.yaml", tmp_path)
-    assert ["registry.shop.example/bakery-server:0.1.0"] == images(manifests)
+    assert ["registry.shop.example/bakery-server:0.2.0"] == images(manifests)
     models = of_kind(manifests, "InferenceService")
     uris = [model["spec"]["predictor"]["model"]["storageUri"] for model in models]
     assert ["oci://registry.shop.example/flowers-kserve:3", "pvc://models/efficientnet_lite0"] == uris
