@@ -18,7 +18,7 @@ from typing import Any
 import click
 
 from benchmarks import machine, photos, versions
-from savedmodel_bakery.exporter.publish import size_of
+from savedmodel_bakery.storage.versions import sizes
 
 _KERAS = ("MobileNetV2", "ResNet50", "InceptionV3")
 NETWORKS = {f"EfficientNet-Lite{number}": ("--model", f"efficientnet-lite{number}") for number in range(3)} | {
@@ -40,9 +40,9 @@ def compare(name: str, folder: Path, calibration: Path, evaluation: Path | None)
             _bake(*NETWORKS[name], "--out", str(folder / name), "--name", precision, *options)
     rows = versions.measure(paths, photos.make("small"), rounds=_CALLS, calls=1)
     memory = {precision: rows[precision][0]["memory"] for precision in paths}
-    sizes = {precision: size_of(path) / 1e6 for precision, path in paths.items()}
+    megabytes = {precision: sum(sizes(path).values()) / 1e6 for precision, path in paths.items()}
     report = json.loads((paths["int8"] / "assets.extra" / "parity.json").read_text())["int8"]
-    return {"network": name, "memory": memory, "sizes": sizes, "report": report}
+    return {"network": name, "memory": memory, "sizes": megabytes, "report": report}
 
 
 def _bake(*options: str) -> None:

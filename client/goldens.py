@@ -18,10 +18,8 @@ from google.protobuf.json_format import ParseDict, ParseError
 from savedmodel_bakery.answers import run_lengths
 from savedmodel_bakery.client.client import BaseClient
 from savedmodel_bakery.errors import AccessDeniedError, InvalidResponseError, RequestRefusedError
-from savedmodel_bakery.storage.folders import published_versions
-from savedmodel_bakery.storage.pull import find_version as find_stored_version
-from savedmodel_bakery.storage.pull import partial_copy
 from savedmodel_bakery.storage.store import Store
+from savedmodel_bakery.storage.versions import opened
 from savedmodel_bakery.wire import schema, version_folder
 from savedmodel_bakery.wire.status import StatusError
 from savedmodel_bakery.wire.tensors import decode_array
@@ -60,16 +58,6 @@ class Goldens:
     requests: Sequence[Golden]
 
 
-def find_version(folder: Path | Store) -> Path | Store:
-    """Return the folder of a version: `folder`, or the newest version in it if it is the folder of a model."""
-    if isinstance(folder, Store):
-        return find_stored_version(folder)
-    if (folder / version_folder.GOLDENS).is_dir() or (folder / version_folder.GRAPH).is_file():
-        return folder
-    versions = published_versions(folder)
-    return versions[max(versions)] if versions else folder
-
-
 def read_goldens(version: Path | Store) -> Goldens:
     """Read the goldens of a version in a folder or a bucket.
 
@@ -77,19 +65,13 @@ def read_goldens(version: Path | Store) -> Goldens:
         GoldensError: there are none, or they cannot be read.
         PublishError: the bucket cannot be read.
     """
-    if isinstance(version, Store):
-        with partial_copy(version, {version_folder.GOLDENS}) as copy:
-            return _read_goldens(copy, str(version))
-    return _read_goldens(version, str(version))
+    with opened(version, {version_folder.GOLDENS}) as folder:
+        return _read_goldens(folder / version_folder.GOLDENS, str(version))
 
 
-def _read_goldens(version: Path, source: str) -> Goldens:
-    folder = version / version_folder.GOLDENS
+def _read_goldens(folder: Path, source: str) -> Goldens:
     if not (folder / "index.json").is_file():
-        raise GoldensError(
-            f"{source} has no {version_folder.GOLDENS}: pass the folder of a baked model or version, such as MODEL or "
-            "MODEL/1"
-        )
+        raise GoldensError(f"{source} has no {version_folder.GOLDENS}: pass a version that was baked, such as MODEL/1")
     try:
         index = json.loads((folder / "index.json").read_text())
         requests = [

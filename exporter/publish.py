@@ -15,10 +15,9 @@ from typing import TypeVar
 
 from savedmodel_bakery.errors import PublishError, quote
 from savedmodel_bakery.exporter.recipe import read_recipe_file
-from savedmodel_bakery.storage import publish as buckets
-from savedmodel_bakery.storage.folders import published_versions, rename_into_place, staging, writing
-from savedmodel_bakery.storage.pull import partial_copy
+from savedmodel_bakery.storage.folders import rename_into_place, staging, writing
 from savedmodel_bakery.storage.store import Store
+from savedmodel_bakery.storage.versions import opened, published_versions
 from savedmodel_bakery.wire import version_folder
 
 RECIPE_FILE = version_folder.RECIPE
@@ -34,11 +33,6 @@ def model_name(version: Path) -> str:
     """Return the name of the model of a version's folder: that of its base path; its own if it is not a number."""
     folder = version.resolve()
     return folder.parent.name if folder.name.isdecimal() else folder.name
-
-
-def size_of(folder: Path) -> int:
-    """Return the bytes of all files below `folder`."""
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
 def format_size(size_bytes: int) -> str:
@@ -69,22 +63,14 @@ def check_same_model(base: Path | Store, model: str) -> None:
 
     Versions without a recipe are of no model.
     """
-    if not isinstance(base, Store):
-        versions = published_versions(base)
-        served = _model_of(versions[max(versions)]) if versions else None
-    elif numbers := buckets.published_versions(base):
-        with partial_copy(base.below(str(max(numbers))), {RECIPE_FILE}) as copy:
-            served = _model_of(copy)
-    else:
-        served = None
+    versions = published_versions(base)
+    if not versions:
+        return
+    with opened(versions[max(versions)], {RECIPE_FILE}) as version:
+        file = version / RECIPE_FILE
+        served = read_recipe_file(file).values.get("model") if file.is_file() else None
     if served not in (None, model):
         raise PublishError(f"{base} already serves {served}; choose another name for {model} with --name")
-
-
-def _model_of(version: Path) -> str | None:
-    """Return the model that a version was baked from, as its recipe names it."""
-    file = version / RECIPE_FILE
-    return read_recipe_file(file).values.get("model") if file.is_file() else None
 
 
 def publish_version(

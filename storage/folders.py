@@ -95,16 +95,17 @@ def staging(base_path: Path, *, prefix: str = _STAGING_PREFIX) -> Iterator[Path]
 
 
 def remove(path: Path) -> None:
-    """Remove the folder of a version, or what `find_remains` returns. Raises OSError.
+    """Remove the folder of a version, or what `find_remains` returns; PublishError if that fails.
 
     A server never finds a part of it, even if this process is killed.
     """
-    is_hidden = path.name.startswith(_REMOVED_PREFIX)
-    hidden = path if is_hidden else path.rename(path.with_name(f"{_REMOVED_PREFIX}{path.name}"))
-    if hidden.is_symlink():
-        hidden.unlink()
-    else:
-        shutil.rmtree(hidden)
+    with writing(path.parent):
+        is_hidden = path.name.startswith(_REMOVED_PREFIX)
+        hidden = path if is_hidden else path.rename(path.with_name(f"{_REMOVED_PREFIX}{path.name}"))
+        if hidden.is_symlink():
+            hidden.unlink()
+        else:
+            shutil.rmtree(hidden)
 
 
 def find_remains(base_path: Path) -> list[Path]:

@@ -60,8 +60,7 @@ def remove_copies(folder: Path, *, keep: Collection[int], progress: Callable[[st
     for number, copy in folders.published_versions(folder).items():
         if number not in keep and (copy / MANIFEST).is_file():
             progress(f"removing {copy}")
-            with folders.writing(folder):
-                folders.remove(copy)
+            folders.remove(copy)
 
 
 def remove_differing(base: Store, folder: Path, published: Set[int], *, progress: Callable[[str], None]) -> None:

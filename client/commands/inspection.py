@@ -205,7 +205,8 @@ def check(context: click.Context, folder: Path | Store, as_json: bool) -> None:
     selects one; the v2 protocol has no Classify and Regress, so their goldens are left out. The default model is the
     one that was baked, and the default version is the name of the version's folder.
     """
-    from savedmodel_bakery.client.goldens import GoldensError, find_version, read_goldens, replay
+    from savedmodel_bakery.client.goldens import GoldensError, read_goldens, replay
+    from savedmodel_bakery.storage.versions import find_version
 
     version = find_version(folder)
     with as_usage_error(GoldensError):

@@ -11,8 +11,7 @@ from savedmodel_bakery.client.rollout import RolloutError, steps
 from savedmodel_bakery.client.rollout.evidence import Limits, check_goldens, compare_on_photos
 from savedmodel_bakery.client.rollout.rollout import Rollout
 from savedmodel_bakery.client.rollout.steps import CANARY, PREVIOUS, STABLE, Serving
-from savedmodel_bakery.storage import folders
-from savedmodel_bakery.storage import publish as buckets
+from savedmodel_bakery.storage import versions
 from savedmodel_bakery.storage.store import Store
 from savedmodel_bakery.wire.model_config import All, Latest, ModelConfig, Specific
 from savedmodel_bakery.wire.version_folder import version_number
@@ -91,28 +90,28 @@ def prune(rollout: Rollout, *, keep: int, base_path: Path | Store | None, is_tri
     RolloutError if `base_path` lacks a version that the config file or a server needs, so it is another model's.
     """
     folder = base_path or rollout.base_path
-    versions = list_versions(folder)
-    numbers = {number for number, _ in versions}
+    listed = list_versions(folder)
+    numbers = {number for number, _ in listed}
     reasons = _find_reasons(rollout, numbers)
     missing = next((number for number in reasons if number not in numbers), None)
     if base_path and missing is not None:
         raise RolloutError(f"{folder} lacks version {missing} ({reasons[missing]}): no version was removed")
     if not is_trial:
-        for rest in folders.find_remains(folder) if isinstance(folder, Path) else buckets.find_remains(folder):
-            _remove(rest)
+        for rest in versions.find_remains(folder):
+            versions.remove(rest)
     newest = sorted(numbers)[-keep:]
-    for number, path in versions:
+    for number, path in listed:
         if number in newest:
             continue
         if number in reasons:
             rollout.report(f"version {number} is kept: {reasons[number]}")
             continue
         if not is_trial:
-            _remove(path)
+            versions.remove(path)
         yield path
 
 
-def _find_reasons(rollout: Rollout, versions: Iterable[int]) -> dict[int, str]:
+def _find_reasons(rollout: Rollout, numbers: Iterable[int]) -> dict[int, str]:
     """Return why versions are needed, by number: of those that exist, by any model with the same base path."""
     file = rollout.file
     base_path = _place(file.model(rollout.model))
@@ -131,7 +130,7 @@ def _find_reasons(rollout: Rollout, versions: Iterable[int]) -> dict[int, str]:
             case All():
                 raise RolloutError(f'model "{config.name}" has the policy all in {file}: no version was removed')
             case Latest(count):
-                reasons |= dict.fromkeys(sorted(versions)[-count:], f"among the latest {count} that {file} names")
+                reasons |= dict.fromkeys(sorted(numbers)[-count:], f"among the latest {count} that {file} names")
             case Specific(named):
                 reasons |= dict.fromkeys(named, f"named in {file}")
         reasons |= {version: f"label {label} in {file}" for label, version in config.labels.items()}
@@ -140,17 +139,6 @@ def _find_reasons(rollout: Rollout, versions: Iterable[int]) -> dict[int, str]:
 
 def _place(config: ModelConfig) -> str:
     return config.base_path.rstrip("/") if config.is_url else os.path.realpath(config.folder)
-
-
-def _remove(path: Path | Store) -> None:
-    """Remove a version, or its rest. A server never finds parts, even if this process is killed."""
-    if isinstance(path, Store):
-        buckets.remove(path)
-        return
-    try:
-        folders.remove(path)
-    except OSError as error:
-        raise RolloutError(f"cannot remove {path}: {error.strerror}") from error
 
 
 def _finish_earlier(rollout: Rollout, otherwise: str) -> None:
@@ -167,7 +155,7 @@ def _finish_earlier(rollout: Rollout, otherwise: str) -> None:
 def list_versions(base_path: Path | Store) -> list[tuple[int, Path | Store]]:
     """Return the versions under a base path with their folders, lowest first; two folders may have the same number."""
     if isinstance(base_path, Store):
-        return [(number, base_path.below(str(number))) for number in buckets.published_versions(base_path)]
+        return list(versions.published_versions(base_path).items())
     try:
         names = sorted((entry.name for entry in base_path.iterdir() if entry.is_dir()), key=os.fsencode)
     except OSError as error:
@@ -178,8 +166,8 @@ def list_versions(base_path: Path | Store) -> list[tuple[int, Path | Store]]:
 
 def find_version(base_path: Path | Store, version: int) -> Path | Store:
     """Return the folder of a version; of several with its number the one that servers take."""
-    versions = dict(list_versions(base_path))
-    if version not in versions:
-        numbers = ", ".join(map(str, versions)) or "none"
+    listed = dict(list_versions(base_path))
+    if version not in listed:
+        numbers = ", ".join(map(str, listed)) or "none"
         raise RolloutError(f"version {version} not found in {base_path}; its versions: {numbers}")
-    return versions[version]
+    return listed[version]

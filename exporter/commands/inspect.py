@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
-from datetime import datetime, timezone
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,8 @@ from savedmodel_bakery.exporter.recipe import Recipe, convert_values, read_recip
 from savedmodel_bakery.exporter.resources import example_photos
 from savedmodel_bakery.files import parse_toml
 from savedmodel_bakery.groups import Command
+from savedmodel_bakery.storage import folders, versions
 from savedmodel_bakery.storage.arguments import FolderOrUrl
-from savedmodel_bakery.storage.folders import find_version, published_versions
-from savedmodel_bakery.storage.publish import published_versions as stored_versions
-from savedmodel_bakery.storage.pull import find_version as find_stored_version
-from savedmodel_bakery.storage.pull import partial_copy
 from savedmodel_bakery.storage.store import Store
 from savedmodel_bakery.wire import version_folder
 
@@ -84,7 +80,7 @@ def inspect(folder: Path | Store, as_mermaid: bool, as_json: bool) -> None:
     """
     if as_mermaid and as_json:
         raise click.UsageError("--mermaid cannot be combined with --json")
-    version = find_stored_version(folder) if isinstance(folder, Store) else find_version(folder)
+    version = versions.find_version(folder)
     if version == folder or as_mermaid:
         _inspect_version(version, as_mermaid=as_mermaid, as_json=as_json)
     else:
@@ -92,18 +88,14 @@ def inspect(folder: Path | Store, as_mermaid: bool, as_json: bool) -> None:
 
 
 def _inspect_version(version: Path | Store, *, as_mermaid: bool, as_json: bool) -> None:
-    if isinstance(version, Path):
-        size, weights = publish.size_of(version), publish.size_of(version / "variables")
-        _print_version(version, str(version), size, weights, as_mermaid=as_mermaid, as_json=as_json)
-        return
-    sizes = version.sizes()
+    sizes = versions.sizes(version)
     weights = sum(size for name, size in sizes.items() if name.startswith("variables/"))
-    with partial_copy(version, _SHOWN) as copy:
-        _print_version(copy, version.url, sum(sizes.values()), weights, as_mermaid=as_mermaid, as_json=as_json)
+    with versions.opened(version, _SHOWN) as folder:
+        _print_version(folder, str(version), sum(sizes.values()), weights, as_mermaid=as_mermaid, as_json=as_json)
 
 
 def _print_version(path: Path, source: str, size: int, weights: int, *, as_mermaid: bool, as_json: bool) -> None:
-    """Print what `inspect` shows of the version in a folder, which is a copy of the one in `source`."""
+    """Print what `inspect` shows of the version that comes from `source` and whose files are in `path`."""
     from savedmodel_bakery.exporter.pipeline.pipeline_file import draw_mermaid, read_description
     from savedmodel_bakery.exporter.signatures import read_signatures
 
@@ -179,12 +171,12 @@ def _read_recipe_text(version: Path) -> str | None:
 def _list_versions(path: Path | Store, as_json: bool) -> None:
     rows: list[dict[str, Any]] = [
         {
-            "version": version,
-            "path": place,
-            "size_bytes": size_bytes,
-            "published": published.astimezone(timezone.utc).isoformat(timespec="seconds"),
+            "version": number,
+            "path": str(version),
+            "size_bytes": sum(versions.sizes(version).values()),
+            "published": versions.published_at(version).isoformat(timespec="seconds"),
         }
-        for version, place, size_bytes, published in _find_versions(path)
+        for number, version in versions.published_versions(path).items()
     ]
     if not rows:
         raise PublishError(f"no versions under {path}: versions are folders named 1, 2, 3 …")
@@ -193,18 +185,6 @@ def _list_versions(path: Path | Store, as_json: bool) -> None:
         return
     for row in rows:
         click.echo(f"{row['version']}\t{publish.format_size(row['size_bytes'])}\t{row['published']}\t{row['path']}")
-
-
-def _find_versions(path: Path | Store) -> Iterator[tuple[int, str, int, datetime]]:
-    """Yield each version under a path, its place, its size in bytes, and when it was published."""
-    if isinstance(path, Path):
-        for number, folder in published_versions(path).items():
-            published = datetime.fromtimestamp(folder.stat().st_mtime, timezone.utc)
-            yield number, str(folder), publish.size_of(folder), published
-        return
-    for number, sizes in stored_versions(path).items():
-        version = path.below(str(number))
-        yield number, version.url, sum(sizes.values()), version.modified(version_folder.GRAPH.as_posix())
 
 
 @click.command(cls=Command, epilog=_PARITY_EXAMPLES, brief=_PARITY_BRIEF)
@@ -246,7 +226,7 @@ def parity(
     FOLDER is that of a version, or of a model, whose newest version is compared. The reference decodes, crops and
     resizes with Pillow and NumPy, and calls the network directly. Exits with 1 if a photo is beyond tolerance.
     """
-    saved_model = find_version(folder)
+    saved_model = folders.find_version(folder)
     recipe_file = saved_model / publish.RECIPE_FILE
     if not recipe_file.is_file():
         raise PublishError(

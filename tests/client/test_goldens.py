@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 
 import ml_dtypes
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 
 from savedmodel_bakery import AccessDeniedError, RequestRefusedError
-from savedmodel_bakery.client.goldens import Golden, compare, find_version, replay
+from savedmodel_bakery.client.goldens import Golden, compare, replay
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.status import Code
 
@@ -46,15 +45,6 @@ def test_labels_may_change_places_if_their_scores_are_within_the_tolerance(
     assert differing == [text.split('"')[1] for text in differences]
     strict = replay(golden, client, {"scores": 0.001})
     assert (labels == "abcd") is not any("labels" in text for text in strict)
-
-
-def test_the_newest_version_in_the_folder_of_a_model_is_found(tmp_path: Path) -> None:
-    for folder in ("pets/2", "pets/10", "pets/11.withdrawn"):
-        (tmp_path / folder).mkdir(parents=True)
-        (tmp_path / folder / "saved_model.pb").touch()
-    (tmp_path / "pets" / "12").mkdir()  # being published
-    for folder, version in (("pets", "pets/10"), ("pets/2", "pets/2"), ("pets/12", "pets/12")):
-        assert tmp_path / version == find_version(tmp_path / folder)
 
 
 def test_a_refused_request_differs_and_a_refused_token_ends_the_replay() -> None:

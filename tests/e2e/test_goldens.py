@@ -24,8 +24,9 @@ def server(lite0: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
 
 @pytest.fixture
 def copy(lite0: Path, tmp_path: Path) -> Path:
-    """A version folder that contains only the goldens, for tests that change them."""
+    """The folder of a version without its weights, for tests that change its goldens."""
     shutil.copytree(lite0 / "1" / GOLDENS, tmp_path / "1" / GOLDENS)
+    shutil.copy(lite0 / "1" / "saved_model.pb", tmp_path / "1")
     return tmp_path / "1"
 
 
@@ -107,9 +108,10 @@ def test_an_output_of_another_type_is_a_difference(server: ServerProcess, copy: 
 
 
 def test_a_folder_without_goldens_is_rejected(server: ServerProcess, tmp_path: Path) -> None:
+    (tmp_path / "saved_model.pb").touch()
     result = check(server, tmp_path)
     assert 2 == result.returncode
-    assert f"{tmp_path} has no assets.extra/goldens: pass the folder of a baked model or version" in result.stderr
+    assert f"{tmp_path} has no assets.extra/goldens: pass a version that was baked, such as MODEL/1" in result.stderr
 
 
 def test_damaged_goldens_are_rejected(server: ServerProcess, copy: Path) -> None:
