@@ -72,14 +72,14 @@ RUN pip install --no-compile --no-deps --no-index /wheels/*.whl \
 # The exporter and the model. MODEL and RECIPE may be paths in the build context.
 FROM server-packages AS builder
 ENV PYTHONDONTWRITEBYTECODE=
-ARG MODEL=efficientnet-lite0
-ARG MODEL_NAME=efficientnet_lite0
-ARG MODEL_VERSION=
-ARG RECIPE=
 COPY requirements/builder.lock requirements/
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
     pip install --no-deps --require-hashes --requirement requirements/builder.lock
 COPY . .
+ARG MODEL=efficientnet-lite0
+ARG MODEL_NAME=efficientnet_lite0
+ARG MODEL_VERSION=
+ARG RECIPE=
 RUN bakery bake "$MODEL" --name "$MODEL_NAME" --out /models \
     ${MODEL_VERSION:+--version "$MODEL_VERSION"} ${RECIPE:+--recipe "$RECIPE"}
 
