@@ -120,18 +120,21 @@ def _are_numbers(header: Sequence[str]) -> bool:
 
 def _row(source: str, path: Path, row: Any, class_names: Sequence[str]) -> np.ndarray:
     """Return the predictions for a photo as float64 [units], NaN for labels that are not among them."""
-    values = row
     if isinstance(row, Mapping):
-        labels = {str(label): value for label, value in row.items()}
+        labels = list(map(str, row))
         _check_labels(source, set(labels), class_names)
-        values = [labels.get(name, np.nan) for name in class_names]
+        known = dict(zip(labels, _numbers(source, path, list(row.values())), strict=True))
+        return np.array([known.get(name, np.nan) for name in class_names])
+    return _numbers(source, path, row)
+
+
+def _numbers(source: str, path: Path, values: Any) -> np.ndarray:
     try:
-        numbers = np.asarray(values, np.float64)
-    except (TypeError, ValueError):
-        numbers = np.array(np.nan)
+        numbers = np.atleast_1d(np.asarray(values, np.float64))
+    except Exception:  # any object has a conversion of its own
+        numbers = np.array([])
     numbers = numbers[0] if numbers.ndim == 2 and len(numbers) == 1 else numbers
-    is_finite = np.isfinite(numbers) | (np.isnan(numbers) if isinstance(row, Mapping) else False)
-    if numbers.ndim == 1 and np.isfinite(numbers).any() and is_finite.all():
+    if numbers.ndim == 1 and len(numbers) and np.isfinite(numbers).all():
         return numbers
     raise EvidenceError(f"{source}: the predictions for {path.name} must be finite numbers, one per output or label")
 

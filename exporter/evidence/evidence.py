@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import itertools
 import zipfile
-import zlib
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from functools import cached_property
 from os import PathLike, fspath
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -189,12 +187,12 @@ def _read(path: Path, kind: str, read_file: Callable[[Path], Mapping[str, Any]])
         raise EvidenceError(f"no file or function with {kind}: {path}")
     try:
         return read_file(path)
-    except (OSError, ValueError, EOFError, RecursionError, csv.Error, zlib.error, zipfile.BadZipFile) as error:
+    except Exception as error:  # csv, zipfile and numpy raise many kinds for damaged files
         raise EvidenceError(f"cannot read the {kind} in {path}: {error}") from error
 
 
 def read_npz(path: Path) -> dict[str, np.ndarray]:
-    """Read the arrays of an `.npz` file; raises ValueError, OSError or BadZipFile."""
+    """Read the arrays of an `.npz` file; raises any exception if it is damaged."""
     if not zipfile.is_zipfile(path):
         raise ValueError("it is not an .npz file, as numpy.savez writes it")
     with np.load(path, allow_pickle=False) as arrays:
@@ -203,17 +201,18 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
 
 def by_photo(named: Mapping[str, Any], photos: Sequence[Path], described: str) -> dict[Path, Any]:
     """Find the photos of names, which may leave out folders; raises EvidenceError for the name of no photo."""
-    by_name: dict[str, list[Path]] = {}
+    by_name: dict[PurePath, list[Path]] = {}
     for photo in photos:
-        for start in range(len(photo.parts)):
-            by_name.setdefault("/".join(photo.parts[start:]), []).append(photo)
-    unknown = [name for name in named if len(by_name.get(name, ())) != 1]
+        parts = photo.absolute().parts
+        for start in range(len(parts)):
+            by_name.setdefault(PurePath(*parts[start:]), []).append(photo)
+    unknown = [name for name in named if len(by_name.get(PurePath(name), ())) != 1]
     if unknown:
         raise EvidenceError(
             f"{described} for {len(named)} photos, but {unknown[0]!r} is not the name of one of the {len(photos)} "
             "photos; the names must be those of files, relative to the folder of --photos"
         )
-    return {by_name[name][0]: value for name, value in named.items()}
+    return {by_name[PurePath(name)][0]: value for name, value in named.items()}
 
 
 def choose(

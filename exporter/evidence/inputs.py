@@ -99,7 +99,10 @@ def read_inputs(source: Source, photos: Sequence[Path]) -> Inputs:
 
 def _image(path: Path, array: Any) -> np.ndarray:
     """Return an array as float64 [height, width, channels]; one with the channels first is turned."""
-    numbers = np.asarray(array)
+    try:
+        numbers = np.asarray(array)
+    except Exception as error:  # any object has a conversion of its own
+        raise EvidenceError(f"the input for {path.name} is not an array: {error}") from error
     if numbers.ndim == 4 and len(numbers) == 1:
         numbers = numbers[0]
     if numbers.ndim == 3 and numbers.shape[0] in (1, 3) and numbers.shape[2] not in (1, 3):

@@ -104,6 +104,7 @@ FORMS: dict[str, Callable[[dict[str, np.ndarray]], str]] = {
     "table.csv": table,
     "best.csv": best,
     "without_header.csv": lambda rows: table(rows).partition("\n")[2],
+    "paths.csv": lambda rows: table(rows).replace("odd.png", "./odd.png").replace("wide.jpg", "{folder}/wide.jpg"),
     "numbered.csv": lambda rows: "\n".join([",0,1,2,3", table(rows).partition("\n")[2]]),
     "labels.json": lambda rows: json.dumps(
         {name: dict(zip(LABELS, row.tolist(), strict=True)) for name, row in rows.items()}
@@ -116,7 +117,7 @@ FORMS: dict[str, Callable[[dict[str, np.ndarray]], str]] = {
 def test_predictions_are_read_as_people_save_them(
     folder: Path, tmp_path: Path, rows: dict[str, np.ndarray], name: str
 ) -> None:
-    (tmp_path / name).write_text(FORMS[name](rows))
+    (tmp_path / name).write_text(FORMS[name](rows).replace("{folder}", str(folder)))
     judgement = judged(folder, tmp_path / name, **STATED)
     assert ("-1..1", "BGR") == (judgement.values["scale"], judgement.values["channels"])
 
@@ -193,6 +194,8 @@ REFUSED: dict[str, tuple[str, str, str]] = {
     "no such label": ("p.csv", "file,label,probability\nodd.png,cow,1", "has the label 'cow', which is not one of"),
     "no number": ("p.csv", "file,cat,dog,hare,owl\nodd.png,1,0,0,x", "could not convert string to float: 'x'"),
     "not finite": ("p.json", '{"odd.png": [1, 0, 0, NaN]}', "the predictions for odd.png must be finite numbers"),
+    "not finite for a label": ("p.csv", "file,cat,dog\nodd.png,1,nan", "the predictions for odd.png must be finite"),
+    "too large": ("p.json", '{"odd.png": [1' + "0" * 400 + "]}", "the predictions for odd.png must be finite numbers"),
     "too few": ("p.json", '{"odd.png": [1, 0]}', "the predictions have 2 numbers per photo, the network returns 4"),
     "two lengths": ("p.json", '{"odd.png": [1, 0], "tall.jpg": [1, 0, 0, 0]}', "has 2 numbers for odd.png, and 4"),
     "no number in JSON": ("p.json", '{"odd.png": {"cat": "high"}}', "the predictions for odd.png must be"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import re
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -200,7 +202,25 @@ def test_inputs_that_can_not_be_used(taken: list[Path], tmp_path: Path, arrays: 
     assert message in str(refused.value)
 
 
-@pytest.mark.parametrize("content", [b"", b"PK\3\4", b"text", None])
+def zipped(header: bytes) -> bytes:
+    """Return an `.npz` file of an array with this header."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as file:
+        file.writestr("tall.jpg.npy", b"\x93NUMPY\1\0" + len(header).to_bytes(2, "little") + header)
+    return content.getvalue()
+
+
+FILES = {
+    "empty": b"",
+    "cut off": b"PK\3\4",
+    "text": b"text",
+    "missing": None,
+    "no end": zipped(b"{'shape': ("),
+    "too large": zipped(b"{'descr': '<f8', 'fortran_order': False, 'shape': (9999999999999999,)}"),
+}
+
+
+@pytest.mark.parametrize("content", FILES.values(), ids=FILES)
 def test_a_file_that_can_not_be_read(taken: list[Path], tmp_path: Path, content: bytes | None) -> None:
     if content is not None:
         (tmp_path / "inputs.npz").write_bytes(content)
@@ -226,6 +246,8 @@ def test_functions_and_arrays_in_python(taken: list[Path]) -> None:
     def fails(_path: str) -> None:
         raise KeyError("scale")
 
+    with pytest.raises(EvidenceError, match=r"^the input for \S+ is not an array: setting an array element"):
+        read_inputs(lambda _path: [[1], [2, 3]], taken)
     arrays = {path.name: np.ones((4, 4, 3)) for path in taken}
     assert 3 == len(read_inputs(arrays, taken).photos)
     assert 3 == len(read_inputs({Path(name): array for name, array in arrays.items()}, taken).photos)
