@@ -40,6 +40,7 @@ _ROUNDING = 0.29  # of pixels to whole levels, root mean square
 _MOST_LEVEL = 0.05  # of the spread of predictions: a recipe by which a level changes more is a wrong one
 _LEAST = 1e-7  # a probability that counts as 0
 _TELLING = 1e-3
+_FLOAT32 = 1e-7  # by which part a rounded float32 differs from the number that was meant
 # By how many standard errors a mean is significant, and of how many photos (Student's t, one-sided: 0.5 % for 10).
 _SIGNIFICANT, _FEWEST = 3.25, 10
 _TEMPERATURES = np.geomspace(0.02, 50, 41)
@@ -171,7 +172,7 @@ class Predictions(Evidence):
         noise = np.random.default_rng(0).uniform(-0.5, 0.5, pixels.shape)  # as the rounding of pixels
         rounded = dict(self._readings(self._scores(pixels + noise, nearest)))[name]
         difference = self._mean_difference(rounded - readings[name])
-        self._level = min(max(difference, self.noise) / _ROUNDING, _MOST_LEVEL * self._spread)
+        self._level = max(min(difference / _ROUNDING, _MOST_LEVEL * self._spread), self.noise / _ROUNDING)
 
     def refine(self, pixels: np.ndarray, nearest: Preprocessing, check_time: Callable[[], None]) -> dict[str, Any]:
         """See Evidence. Finds mean and standard deviation, beginning with the nearest named scales."""
@@ -236,7 +237,8 @@ class Predictions(Evidence):
 
     def certainty(self, best: Fit, other: Fit) -> Certainty:
         """See Evidence."""
-        return farther(best.distance, other.distance, self._level)
+        is_told = other.distance - best.distance > self.noise
+        return farther(best.distance, other.distance, self._level) if is_told else Certainty.NOT_TOLD
 
     def shown(self, fit: Fit) -> str:
         """See Evidence."""
@@ -379,6 +381,6 @@ def _order(costs: np.ndarray) -> np.ndarray | None:
 def _resolution(numbers: np.ndarray) -> float:
     """Return the mean error of numbers that were written with few digits; 0 for others."""
     for digits in range(1, 7):
-        if np.array_equal(numbers, numbers.round(digits)):
+        if np.allclose(numbers, numbers.round(digits), rtol=_FLOAT32, atol=0):
             return float(_ROUNDING * 10.0**-digits)
     return 0.0

@@ -63,11 +63,12 @@ def rows(folder: Path) -> dict[str, np.ndarray]:
     return {name: probabilities(prepared(folder / name)[np.newaxis]).numpy()[0] for name in PHOTOS}
 
 
-def judged(folder: Path, source: Path, call: Callable[[Any], Any] = probabilities, **stated: Any) -> Judgement:
+def judged(folder: Path, source: Any, call: Callable[[Any], Any] = probabilities, **stated: Any) -> Judgement:
     names = folder.parent / f"{folder.name}.txt"
     names.write_text("\n".join(stated.pop("names", LABELS)))
     values = {"size": (SIZE, SIZE), "labels": str(names), **stated}
-    sources = Sources(labelled=source) if source.is_dir() else Sources(predictions=str(source))
+    is_labelled = isinstance(source, Path) and source.is_dir()
+    sources = Sources(labelled=source) if is_labelled else Sources(predictions=source)
     photos = sorted(folder.iterdir())
     (judgement,), _ = judge_all(sources, values, Network(call), photos, 60, progress=lambda _: None)
     return judgement
@@ -120,6 +121,24 @@ def test_predictions_are_read_as_people_save_them(
     (tmp_path / name).write_text(FORMS[name](rows).replace("{folder}", str(folder)))
     judgement = judged(folder, tmp_path / name, **STATED)
     assert ("-1..1", "BGR") == (judgement.values["scale"], judgement.values["channels"])
+
+
+ROUNDED: dict[str, tuple[float, Callable[[np.ndarray], Any]]] = {
+    "float32": (1, lambda row: row.round(2)),
+    "almost the same for each photo": (0.02, lambda row: {LABELS[row.argmax()]: float(row.max().round(2))}),
+}
+
+
+@pytest.mark.parametrize(("gain", "written"), ROUNDED.values(), ids=ROUNDED)
+def test_rounded_predictions_agree(folder: Path, gain: float, written: Callable[[np.ndarray], Any]) -> None:
+    """No recipe can come nearer than their rounding."""
+
+    def network(inputs: tf.Tensor) -> tf.Tensor:
+        return tf.nn.softmax(gain * logits(inputs))
+
+    rows = {name: written(network(prepared(folder / name)[np.newaxis]).numpy()[0]) for name in PHOTOS}
+    judgement = judged(folder, rows, network, **FOUND)
+    assert judgement.distance < 0.005
 
 
 OWN_SCALE = np.float32([110.5, 99.25, 90]), np.float32([61, 60.5, 63.25])
