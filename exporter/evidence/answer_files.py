@@ -60,8 +60,11 @@ def read_labelled(source: Path, photos: Sequence[Path], runner: Runner, class_na
     else:
         try:
             rows = _read_csv(source)
+            short = [row for row in rows if len(row) < 2]
+            if short:
+                raise ValueError(f"a row has only {short[0][0]!r}: must be file and label, with a comma between them")
             texts = {row[0]: row[1] for row in (rows[1:] if rows and rows[0][0].lower() == "file" else rows)}
-        except (OSError, ValueError, IndexError) as error:
+        except (OSError, ValueError, csv.Error) as error:
             raise EvidenceError(f"cannot read the labels of photos in {source}: {error}") from error
         named = by_photo(texts, photos, f"{source} has labels")
     if not named:
@@ -87,7 +90,7 @@ def _read_predictions(path: Path, photos: Sequence[Path], class_names: Sequence[
 
 def _read_csv(path: Path) -> list[list[str]]:
     rows = csv.reader(read_small(path).decode("utf-8-sig").splitlines())
-    return [[cell.strip() for cell in row] for row in rows if row]
+    return [cells for row in rows if any(cells := [cell.strip() for cell in row])]
 
 
 def _from_csv(rows: Sequence[Sequence[str]], photo_names: set[str], class_names: Sequence[str]) -> dict[str, Any]:

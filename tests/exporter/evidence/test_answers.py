@@ -14,6 +14,8 @@ from PIL import Image
 
 from savedmodel_bakery.errors import EvidenceError
 from savedmodel_bakery.exporter.evidence import Judgement, Sources, judge_all
+from savedmodel_bakery.exporter.evidence.answer_files import read_labelled
+from savedmodel_bakery.exporter.evidence.answers import Runner
 from savedmodel_bakery.exporter.sources.network import Network
 
 SIZE = 24
@@ -231,6 +233,21 @@ def test_predictions_that_cannot_be_used(folder: Path, tmp_path: Path, name: str
     (tmp_path / name).write_text(content)
     with pytest.raises(EvidenceError) as refused:
         judged(folder, tmp_path / name)
+    assert message in str(refused.value)
+
+
+LABELS_REFUSED = {
+    "semicolon": ("odd.png;cat", "a row has only 'odd.png;cat': must be file and label, with a comma between them"),
+    "field too long": ("x" * 2**18, "field larger than field limit"),
+    "only blank rows": (" \n,,\n", "has no labelled photos"),
+}
+
+
+@pytest.mark.parametrize(("content", "message"), LABELS_REFUSED.values(), ids=LABELS_REFUSED)
+def test_labels_that_cannot_be_used(folder: Path, tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "labels.csv").write_text(content)
+    with pytest.raises(EvidenceError) as refused:
+        read_labelled(tmp_path / "labels.csv", sorted(folder.iterdir()), Runner(Network(logits)), LABELS)
     assert message in str(refused.value)
 
 
