@@ -262,7 +262,8 @@ class Predictions(Evidence):
                 ("probabilities", np.stack([1 - scores[:, 1], scores[:, 1]], axis=1)),
                 ("logits sigmoid", _sigmoid(scores)),
             ]
-        return [("probabilities", scores), ("logits softmax", _softmax(scores)), ("logits sigmoid", _sigmoid(scores))]
+        softmax = [("logits softmax", _softmax(scores))] if scores.shape[1] > 1 else []  # that of one number is 1
+        return [("probabilities", scores), *softmax, ("logits sigmoid", _sigmoid(scores))]
 
     def _distance(self, made: np.ndarray) -> float:
         return self._mean_difference(made - self._rows)

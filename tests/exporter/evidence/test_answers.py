@@ -15,7 +15,8 @@ from PIL import Image
 from savedmodel_bakery.errors import EvidenceError
 from savedmodel_bakery.exporter.evidence import Judgement, Sources, judge_all
 from savedmodel_bakery.exporter.evidence.answer_files import read_labelled
-from savedmodel_bakery.exporter.evidence.answers import Runner
+from savedmodel_bakery.exporter.evidence.answers import Predictions, Runner
+from savedmodel_bakery.exporter.recipe import Preprocessing
 from savedmodel_bakery.exporter.sources.network import Network
 
 SIZE = 24
@@ -200,6 +201,16 @@ def test_what_contradicts_predictions_is_named(
 def test_logits_are_told_from_probabilities(folder: Path, tmp_path: Path, rows: dict[str, np.ndarray]) -> None:
     judgement = judged(folder, write(tmp_path / "rows.json", rows), logits, **STATED)
     assert "logits" == judgement.values["outputs"]
+
+
+def test_one_number_is_no_softmax() -> None:
+    """That of one number is 1, whatever the network returns."""
+    sigmoid = Network(lambda inputs: tf.reduce_mean(inputs, [1, 2, 3])[:, tf.newaxis] + 0.9997)
+    recipe = Preprocessing(
+        size=(SIZE, SIZE), crop="none", resize="bilinear", antialias=False, scale="0..1", channels="RGB"
+    )
+    evidence = Predictions([Path("odd.png")], np.ones((1, 1)), Runner(sigmoid))
+    assert {"outputs": "probabilities"} == evidence.fit(np.zeros((1, SIZE, SIZE, 3)), recipe).follows
 
 
 def test_a_sigmoid_means_any_number_of_labels(folder: Path, tmp_path: Path) -> None:
