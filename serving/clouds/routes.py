@@ -20,7 +20,7 @@ from savedmodel_bakery.wire.v2.tensors import shown
 ATTRIBUTES = "x-amzn-sagemaker-custom-attributes"
 """The header with which callers of SageMaker choose a model, as AWS's container for TensorFlow Serving reads it."""
 
-_ATTRIBUTE = re.compile(r"(tfs-[a-z-]+)=([^,]+)")
+_ATTRIBUTE = re.compile(r"(?<![a-z-])(tfs-[a-z-]+)=([^,]+)")  # linear: a name that has no value is read once
 _METHODS = ("predict", "classify", "regress")
 _PHOTO_TYPES = ("image/", "application/x-image", "multipart/")
 

@@ -83,6 +83,12 @@ def test_attributes_are_checked(text: str, message: str) -> None:
         meant(Request("POST", PREDICT, attributes(text)))
 
 
+@pytest.mark.timeout(5)
+def test_attributes_without_values_take_no_time() -> None:
+    """A regular expression holds the lock of the interpreter, so all other requests would wait."""
+    assert "POST /v1/models/flowers:predict" == meant(Request("POST", PREDICT, attributes("tfs-" * 16_000)))
+
+
 def test_a_server_is_called_by_its_routes(server: ServerProcess) -> None:
     """The server has /ping and /invocations."""
     assert 200 == requests.get(f"{server.url}/ping", timeout=2).status_code
