@@ -58,7 +58,7 @@ def decode(content: bytes, source: str) -> Manifest:
     try:
         files = json.loads(content)["files"]
         manifest = {name: FileDigest(int(file["size_bytes"]), str(file["sha256"])) for name, file in files.items()}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise PublishError(f"{source} is not a manifest of a version") from error
     for name in manifest:
         if not is_inside(name) or name == MANIFEST:
@@ -72,7 +72,8 @@ def is_inside(name: str) -> bool:
     """Return whether a path in a store, which anybody may have written, is that of a file in the folder of a copy."""
     parts = PurePosixPath(name).parts
     is_below = bool(parts) and ".." not in parts and "/" not in parts and "/".join(parts) == name
-    return is_below and "\\" not in name and "\0" not in name
+    is_valid = "\\" not in name and "\0" not in name and name.encode(errors="ignore").decode() == name
+    return is_below and is_valid
 
 
 def _sha256(path: Path) -> str:

@@ -36,13 +36,19 @@ def test_each_difference_is_named(tmp_path: Path) -> None:
     assert "saved_model.pb is missing" == find_difference(manifest, describe(tmp_path))
 
 
-@pytest.mark.parametrize("document", [None, [], {}, {"files": []}, {"files": {"saved_model.pb": {"size_bytes": 1}}}])
+@pytest.mark.parametrize(
+    "document",
+    [
+        *(None, [], {}, {"files": []}, {"files": {"saved_model.pb": {"size_bytes": 1}}}),
+        {"files": {"saved_model.pb": DIGEST | {"size_bytes": float("inf")}}},
+    ],
+)
 def test_another_document_is_no_manifest(document: Any) -> None:
     with pytest.raises(PublishError, match=r"^it is not a manifest of a version$"):
         decode(json.dumps(document).encode(), "it")
 
 
-@pytest.mark.parametrize("name", ["", ".", "../x", "a/../../x", "/etc/x", "a//b", "a/", "./a", "a\\b", "a\0b"])
+@pytest.mark.parametrize("name", ["", ".", "../x", "a/../../x", "/etc/x", "a//b", "a/", "./a", "\\b", "a\0b", "\ud800"])
 def test_a_path_outside_the_version_is_rejected(name: str) -> None:
     document = {"files": {"saved_model.pb": DIGEST, name: DIGEST}}
     with pytest.raises(PublishError, match=r"which is not the path of a file in a version$"):
