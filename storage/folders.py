@@ -17,7 +17,7 @@ from pathlib import Path
 from savedmodel_bakery.errors import PublishError
 from savedmodel_bakery.interrupts import cleaning_up
 
-MAX_VERSION = 2**63 - 1
+_MAX_VERSION = 2**63 - 1
 _STAGING_PREFIX = ".staging-"
 _REMOVED_PREFIX = ".pruned-"  # servers ignore a folder whose name is not a number
 
@@ -47,14 +47,18 @@ def find_version(path: Path) -> Path:
 def check_free(base_path: Path, version: int | None) -> None:
     """Reject a version that exists or can't be written to `base_path`, before the expensive work begins."""
     check_outside_versions(base_path)
-    number = next_version(base_path) if version is None else version
-    if not 0 <= number <= MAX_VERSION:
-        raise PublishError(f"invalid version {number}: must be between 0 and {MAX_VERSION}")
+    check_number(next_version(base_path) if version is None else version)
     if version in _numbered(base_path):
         raise PublishError(
             f"version {version} already exists in {base_path}, and published versions are never overwritten; "
             f"the next free version is {next_version(base_path)}"
         )
+
+
+def check_number(number: int) -> None:
+    """Reject a number that a version cannot have."""
+    if not 0 <= number <= _MAX_VERSION:
+        raise PublishError(f"invalid version {number}: must be between 0 and {_MAX_VERSION}")
 
 
 def check_outside_versions(folder: Path) -> None:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from savedmodel_bakery.errors import PublishError
-from savedmodel_bakery.storage.folders import MAX_VERSION
+from savedmodel_bakery.storage.folders import check_number
 from savedmodel_bakery.storage.manifest import GRAPH, MANIFEST, Manifest, decode, describe, encode, find_difference
 from savedmodel_bakery.storage.store import Store
 from savedmodel_bakery.wire.version_folder import version_number
@@ -35,7 +35,7 @@ def started_versions(base: Store) -> dict[int, dict[str, int]]:
     for path, size_bytes in base.sizes().items():
         folder, _, name = path.partition("/")
         number = version_number(folder)
-        if number is not None and str(number) == folder and name:
+        if number is not None and number >= 0 and str(number) == folder and name:
             versions.setdefault(number, {})[name] = size_bytes
     return dict(sorted(versions.items()))
 
@@ -45,8 +45,7 @@ def check_free(base: Store, number: int | None) -> None:
     used = started_versions(base)
     if number is None:
         number = _following(used)
-    if not 0 <= number <= MAX_VERSION:
-        raise PublishError(f"invalid version {number}: must be between 0 and {MAX_VERSION}")
+    check_number(number)
     if number in used:
         raise _taken(base, number, used)
 
@@ -78,9 +77,11 @@ def publish(
 
     Raises:
         VersionTakenError: the number belongs to other files.
-        PublishError: the folder is not a version, or the storage refuses, or has stored other bytes.
+        PublishError: the number is out of range, the folder is not a version, or the storage refuses, or has stored
+            other bytes.
         ConnectionFailedError: the storage cannot be reached.
     """
+    check_number(number)
     manifest = _describe(folder)
     version = base.below(str(number))
     stored = version.sizes()

@@ -144,12 +144,15 @@ def test_a_pulled_version_that_was_damaged_is_rejected(tmp_path: Path) -> None:
     write_version(tmp_path / "2", "second")
     with pytest.raises(PublishError, match=r"/2 is damaged: saved_model\.pb differs from the manifest$"):
         publish(tmp_path / "2", base, 4)
+    with pytest.raises(PublishError, match=f"^invalid version {2**63}: must be between 0 and {2**63 - 1}$"):
+        publish(tmp_path / "2", base, 2**63)
 
 
 def test_versions_are_numbers_and_complete_if_they_have_a_graph(tmp_path: Path) -> None:
     base = memory_store()
-    for name in ("10/saved_model.pb", "9/saved_model.pb", "x/saved_model.pb", "07/saved_model.pb", "11/half"):
-        base.create(name, b"")
+    for folder in ("10", "9", "x", "07", "-1"):
+        base.create(f"{folder}/saved_model.pb", b"")
+    base.create("11/half", b"")
     assert [9, 10] == list(published_versions(base))
     assert [9, 10, 11] == list(started_versions(base))
     assert "12" == publish_next(write_version(tmp_path / "1"), base, progress=lambda _: None).name
