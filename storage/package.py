@@ -7,7 +7,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from savedmodel_bakery.storage.folders import writing
+from savedmodel_bakery.storage.folders import check_outside_versions, writing
 
 
 def package(version: Path, name: str, number: int, out: Path) -> Path:
@@ -19,8 +19,9 @@ def package(version: Path, name: str, number: int, out: Path) -> Path:
         The path of the archive.
 
     Raises:
-        PublishError: a file can't be read, or the archive can't be written.
+        PublishError: a file can't be read, or the archive can't be written, or would be in a version's folder.
     """
+    check_outside_versions(out.parent)
     with writing(out), tempfile.TemporaryDirectory(prefix=".package-", dir=out.parent) as folder:
         staged = Path(folder) / out.name
         with (

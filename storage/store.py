@@ -137,8 +137,8 @@ def open_store(url: str) -> Store:
         PublishError: fsspec does not know the scheme, or its package needs a setting that is missing.
         MissingPackageError: the scheme's package is not installed.
     """
-    scheme, separator, path = url.partition("://")
-    if not separator or not path.strip("/") or "::" in url:
+    scheme, _, path = url.partition("://")
+    if not scheme or not path.strip("/") or "::" in url:
         raise ValueError(f"invalid URL {url!r}: must be the URL of a folder, such as s3://bucket/models/flowers")
     package, extra = _PACKAGES.get(scheme, ("fsspec", "storage"))
     with naming_extras(f"{scheme}://", extra):

@@ -37,6 +37,7 @@ def test_of_the_folder_of_a_model_the_newest_version_is_published(tmp_path: Path
     ("name", "url", "message"),
     [
         ("7", "memory://models/flowers/7", "ends with a number: pass the URL of the model, memory://models/flowers"),
+        ("7", "://models/flowers", "invalid URL '://models/flowers': must be the URL of a folder, such as s3://bucket"),
         ("7", "models/flowers", "must be the URL of a folder, such as s3://bucket/models/flowers"),
         ("version", "memory://models/flowers", "is not a number: pass the folder of a version, or --version"),
     ],
@@ -69,11 +70,19 @@ def test_a_package_has_the_files_of_a_version_and_nothing_of_their_origin(tmp_pa
         ("flowers/new", [], 2, "is not a number: pass the folder of a version, such as MODEL/1"),
         (".", [], 1, "no SavedModel in"),
         ("flowers/2", ["--out", "/nowhere/model.tar.gz"], 1, "cannot write to /nowhere/model.tar.gz: No such file or"),
+        ("flowers/2", ["--out", "flowers/2/model.tar.gz"], 1, "2 has a SavedModel, and published versions stay as the"),
     ],
 )
 def test_what_cannot_be_packaged(
-    folder: str, options: list[str], code: int, message: str, tmp_path: Path, capsys: Capture
+    folder: str,
+    options: list[str],
+    code: int,
+    message: str,
+    tmp_path: Path,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     for name in ("2", "new"):
         write_version(tmp_path / "flowers" / name)
     arguments = [tmp_path / folder, "--for", "sagemaker", "--out", tmp_path / "out.tar.gz", *options]
@@ -81,6 +90,7 @@ def test_what_cannot_be_packaged(
     assert (code, "") == ended[:2]
     assert message in ended.stderr
     assert ["flowers"] == [path.name for path in tmp_path.iterdir()]
+    assert not list(tmp_path.rglob("model.tar.gz"))
 
 
 def test_versions_in_a_bucket_are_listed_with_size_and_time(tmp_path: Path, capsys: Capture) -> None:
