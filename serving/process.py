@@ -14,7 +14,6 @@ from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
-_SIGNALS = {signal.SIGTERM, signal.SIGINT}
 _GROUPS = Path("/proc/self/cgroup")
 _MOUNT = Path("/sys/fs/cgroup")
 _PROC = Path("/proc")
@@ -177,19 +176,21 @@ class StopSignals:
     """Calls an action for each SIGTERM and SIGINT; it may be replaced later, and its errors are logged.
 
     A signal handler of Python runs on the main thread, between two steps of whatever that thread does: it waits for
-    ever if it needs a lock that the main thread holds at that moment. A thread that calls `sigwait` interrupts nothing.
-
-    Create this before the process has other threads: they inherit that these signals are blocked.
+    ever if it needs a lock that the main thread holds at that moment. So it does nothing here, and a thread reads the
+    signals from a pipe. Create this on the main thread.
     """
 
     def __init__(self, action: Callable[[], object]) -> None:
         self.action = action
-        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        self._received, written = os.pipe()
+        os.set_blocking(written, False)
+        signal.set_wakeup_fd(written)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: None)
         threading.Thread(target=self._run, name="signals", daemon=True).start()
 
     def _run(self) -> None:
-        while True:
-            signal.sigwait(_SIGNALS)
+        while os.read(self._received, 1):
             try:
                 self.action()
             except Exception:

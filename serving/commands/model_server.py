@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None, *, program: str) -> None:
         _run_binary_if_chosen(arguments, command_line)
         if command_line.unknown is not None:
             _handle_unknown(command_line, program)
-        serve_embedded(_with_local_model(command_line))
+        serve_embedded(command_line)
     except MissingPackageError as error:
         _fail(f"UNIMPLEMENTED: {error}")
     except StatusError as error:
@@ -97,6 +97,8 @@ def serve_embedded(
     from savedmodel_bakery.serving.models.buckets import check_reachable
     from savedmodel_bakery.serving.options.settings import check_flags, read_settings, warn_if_exposed
 
+    signals = StopSignals(partial(_exit, 0))  # until the server can stop in order
+    command_line = _with_local_model(command_line)
     check_flags(command_line)
     ignored = _ignored_flags(command_line)
     settings = read_settings(command_line)
@@ -106,7 +108,6 @@ def serve_embedded(
     warn_if_exposed(command_line)
     for name in ignored:
         logger.warning("--%s has no effect in the embedded engine", name)
-    signals = StopSignals(partial(_exit, 0))  # until the server can stop in order
     os.environ.setdefault("GRPC_EXPERIMENTS", _GRPC_EXPERIMENTS)
     try:
         with naming_extras("the embedded engine", "serve"):

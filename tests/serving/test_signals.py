@@ -34,6 +34,22 @@ def test_the_action_may_wait_for_the_main_thread(number: signal.Signals) -> None
     assert 3 == subprocess.run([sys.executable, "-c", PROGRAM, str(int(number))], timeout=60, check=False).returncode
 
 
+WITH_A_THREAD = """
+import os, signal, threading
+from savedmodel_bakery.serving.process import StopSignals
+
+threading.Thread(target=threading.Event().wait, args=(30,), daemon=True).start()
+StopSignals(lambda: os._exit(3))
+os.kill(os.getpid(), signal.SIGTERM)
+threading.Event().wait(30)
+"""
+
+
+def test_threads_that_ran_before_do_not_get_the_signals() -> None:
+    """Such as that of fsspec, which lists the bucket of a model."""
+    assert 3 == subprocess.run([sys.executable, "-c", WITH_A_THREAD], timeout=60, check=False).returncode
+
+
 FAILING_ACTION = """
 import os, signal, threading
 from savedmodel_bakery.serving.process import StopSignals
