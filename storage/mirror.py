@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Set
+from dataclasses import dataclass
 from pathlib import Path
 
 from savedmodel_bakery.errors import ConnectionFailedError, PublishError
@@ -17,14 +18,32 @@ STORAGE_ERRORS = (PublishError, ConnectionFailedError)
 """Errors of a storage or of the folder, after which another attempt may succeed."""
 
 
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 2.0, 300.0
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A version that could not be pulled. It is not downloaded again before a time, unless its files change."""
+
+    error: Exception
+    sizes: Mapping[str, int]
+    pause_s: float
+    until: float  # of the monotonic clock
+
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        """Return whether a version with files of these sizes is not to be pulled now."""
+        return self.sizes == sizes and time.monotonic() < self.until
+
+
 def mirror(
     base: Store,
     folder: Path,
-    wanted: Collection[int],
+    wanted: Mapping[int, Mapping[str, int]],
+    failures: Mapping[int, Failure],
     *,
     progress: Callable[[str], None],
     on_pull: Callable[[Path], None],
-) -> Mapping[int, Exception]:
+) -> Mapping[int, Failure]:
     """Pull the versions of a model that a folder lacks, then remove its copies of all others.
 
     Folders without a manifest, which are not copies, stay. Copies that are there are not read again. If a version
@@ -33,26 +52,34 @@ def mirror(
     Args:
         base: the model in the bucket.
         folder: the local folder of its versions.
-        wanted: the numbers of complete versions.
+        wanted: the numbers of complete versions, each with the sizes of its files.
+        failures: what the last call returned.
         progress: called with each step, in a few words.
         on_pull: called with the folder of each new copy.
 
     Returns:
-        Why versions could not be pulled, by their numbers.
+        The versions that could not be pulled, by their numbers. The pauses between attempts double, so that a damaged
+        version, or a full disk, does not cause a download at each call.
 
     Raises:
         PublishError: a copy cannot be removed.
     """
-    errors: dict[int, Exception] = {}
-    for number in sorted(wanted):
-        if not (folder / str(number)).exists():
-            try:
-                on_pull(pull(base.below(str(number)), folder, progress=progress))
-            except STORAGE_ERRORS as error:
-                errors[number] = error
-    if not errors:
+    failed: dict[int, Failure] = {}
+    for number, sizes in sorted(wanted.items()):
+        last = failures.get(number)
+        if (folder / str(number)).exists():
+            continue
+        if last and last.holds(sizes):
+            failed[number] = last
+            continue
+        try:
+            on_pull(pull(base.below(str(number)), folder, progress=progress))
+        except STORAGE_ERRORS as error:
+            pause_s = min(2 * last.pause_s, _LONGEST_PAUSE_S) if last and last.sizes == sizes else _FIRST_PAUSE_S
+            failed[number] = Failure(error, sizes, pause_s, time.monotonic() + pause_s)
+    if not failed:
         remove_copies(folder, keep=wanted, progress=progress)
-    return errors
+    return failed
 
 
 def remove_copies(folder: Path, *, keep: Collection[int], progress: Callable[[str], None]) -> None:
@@ -95,11 +122,14 @@ def watch(
     The copies stay while the bucket has no complete version of the model. The first time, an error is raised; later
     ones are passed to `on_error`, and repeated ones once.
     """
+    failures: Mapping[int, Failure] = {}
 
     def follow() -> None:
-        if wanted := sorted(published_versions(base))[-latest:]:
-            for error in mirror(base, folder, wanted, progress=progress, on_pull=on_pull).values():
-                raise error
+        nonlocal failures
+        if wanted := dict(list(published_versions(base).items())[-latest:]):
+            failures = mirror(base, folder, wanted, failures, progress=progress, on_pull=on_pull)
+            for failure in failures.values():
+                raise failure.error
 
     follow()
     last = ""

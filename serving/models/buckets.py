@@ -22,7 +22,7 @@ from savedmodel_bakery.errors import ConnectionFailedError, PublishError
 from savedmodel_bakery.extras import MissingPackageError
 from savedmodel_bakery.serving.models.storage import select
 from savedmodel_bakery.storage import folders
-from savedmodel_bakery.storage.mirror import STORAGE_ERRORS, mirror, remove_copies, remove_differing
+from savedmodel_bakery.storage.mirror import STORAGE_ERRORS, Failure, mirror, remove_copies, remove_differing
 from savedmodel_bakery.storage.publish import published_versions
 from savedmodel_bakery.storage.store import Store, open_store
 from savedmodel_bakery.wire.model_config import Latest, ModelConfig, Policy, Specific
@@ -52,7 +52,7 @@ class _Bucket:
     policies: tuple[Policy, ...] = ()
     published: frozenset[int] = frozenset()  # the complete versions, by the last list that had any
     copied: frozenset[int] = frozenset()  # those with a copy that will not be removed
-    errors: Mapping[int, Exception] = field(default_factory=dict)  # of versions that could not be copied
+    failures: Mapping[int, Failure] = field(default_factory=dict)  # of versions that could not be copied
     error: Exception | None = None  # why the bucket cannot be listed, or the cache not be used
     is_checked: bool = False  # whether the copies of an earlier process were compared with the bucket
     is_due: bool = False
@@ -60,7 +60,7 @@ class _Bucket:
 
     def state(self) -> tuple[Any, ...]:
         """Return all that `find` depends on."""
-        errors = {number: str(error) for number, error in self.errors.items()}
+        errors = {number: str(failure.error) for number, failure in self.failures.items()}
         return self.published, self.copied, errors, str(self.error)
 
 
@@ -111,7 +111,8 @@ class Buckets:
         wanted = select(config.policy, bucket.published)
         copied = {number: bucket.folder / str(number) for number in wanted if number in bucket.copied}
         missing = [number for number in wanted if number not in copied]
-        errors = {number: _status(bucket.errors[number]) for number in missing if number in bucket.errors}
+        failures = bucket.failures
+        errors = {number: _status(failures[number].error) for number in missing if number in failures}
         problem = "; ".join(
             f"model {config.name}: {error}"
             for error in [bucket.error, *(errors[number].message for number in errors)]
@@ -168,17 +169,18 @@ class Buckets:
             bucket.copied |= {int(copy.name)}
             self._on_change()
 
-        published = frozenset(published_versions(store))
+        sizes = published_versions(store)
+        published = frozenset(sizes)
         if not published:
             raise PublishError(f"no complete version in {store}")
         if not bucket.is_checked:
             remove_differing(store, folder, published, progress=progress)
             bucket.is_checked = True
-        wanted = frozenset(number for policy in policies for number in select(policy, published))
-        bucket.copied = wanted & folders.published_versions(folder).keys()
+        wanted = {number: sizes[number] for policy in policies for number in select(policy, published)}
+        bucket.copied = frozenset(wanted.keys() & folders.published_versions(folder).keys())
         bucket.published = published
         self._on_change()  # copying may take long
-        bucket.errors = mirror(store, folder, wanted, progress=progress, on_pull=on_pull)
+        bucket.failures = mirror(store, folder, wanted, bucket.failures, progress=progress, on_pull=on_pull)
 
 
 def open_base_path(config: ModelConfig) -> Store:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ from stored_versions import contents, memory_store, stored, write_version
 
 from savedmodel_bakery.errors import PublishError
 from savedmodel_bakery.storage.manifest import GRAPH
-from savedmodel_bakery.storage.mirror import mirror, remove_differing
+from savedmodel_bakery.storage.mirror import Failure, mirror, remove_differing
 from savedmodel_bakery.storage.publish import publish, published_versions, remove
 from savedmodel_bakery.storage.store import Store
 
@@ -25,10 +27,10 @@ def base(tmp_path: Path) -> Store:
 def follow(base: Store, folder: Path, latest: int = 1) -> tuple[list[str], list[str]]:
     """Return the names of the new copies, and of all files in the folder."""
     new: list[str] = []
-    wanted = sorted(published_versions(base))[-latest:]
-    errors = mirror(base, folder, wanted, progress=lambda _: None, on_pull=lambda copy: new.append(copy.name))
-    for error in errors.values():
-        raise error
+    wanted = dict(list(published_versions(base).items())[-latest:])
+    failures = mirror(base, folder, wanted, {}, progress=lambda _: None, on_pull=lambda copy: new.append(copy.name))
+    for failure in failures.values():
+        raise failure.error
     return new, sorted(path.name for path in folder.iterdir())
 
 
@@ -78,3 +80,33 @@ def test_a_copy_of_other_files_with_the_same_number_is_removed(base: Store, tmp_
     (folder / "2" / "variables" / "variables.index").write_text("damaged")
     remove_differing(base, folder, {1, 2}, progress=lambda _: None)
     assert ["1"] == [path.name for path in folder.iterdir()]
+
+
+def test_a_version_that_cannot_be_pulled_is_tried_again_after_pauses_or_a_change(
+    base: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    failures: Mapping[int, Failure] = {}
+    now = 0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+
+    def attempts() -> int:
+        nonlocal failures
+        steps.clear()
+        wanted = published_versions(base)
+        failures = mirror(base, tmp_path / "copy", wanted, failures, progress=steps.append, on_pull=lambda _: None)
+        assert bool(failures) != (tmp_path / "copy" / "1").exists()
+        return len(steps)
+
+    content = base.read("1/variables/variables.index")
+    base.remove("1/variables/variables.index")
+    base.create("1/variables/variables.index", content.upper())
+    tried = []
+    for now in range(20):
+        tried += [now] * attempts()
+    assert [0, 2, 6, 14] == tried
+    base.remove("1/variables/variables.index")
+    assert 1 == attempts()
+    base.create("1/variables/variables.index", content)
+    assert 1 == attempts()
+    assert not failures
