@@ -95,7 +95,8 @@ class Router:
                 raise StatusError(Code.PERMISSION_DENIED, message)
         path = request.path
         is_preflight = self._cors and request.method == "OPTIONS"
-        if (path in self._public_paths or is_preflight) and path != self._metrics_path:
+        is_public = path in self._public_paths and path != self._predict_path
+        if (is_public or is_preflight) and path != self._metrics_path:
             return ANYONE
         return self._access.authorize(
             request.headers.get("authorization"),

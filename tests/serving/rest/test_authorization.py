@@ -51,6 +51,13 @@ def test_the_metrics_page_needs_a_token_whatever_its_path_and_the_method(access:
             serving.authorize(Request(method, path, {"origin": "https://shop.example"}))
 
 
+def test_a_predict_route_needs_a_token_even_at_a_public_path(access: Access) -> None:
+    path = PUBLIC_PATHS[0]
+    serving = Router([], access=access, cors=False, predict_path=path)
+    with pytest.raises(StatusError, match="UNAUTHENTICATED"):
+        serving.authorize(Request("POST", path, {}))
+
+
 def test_a_rejected_request_of_a_browser_has_cors_headers(access: Access) -> None:
     port, admission = free_port(), Admission(Limits(), MemoryBudget(), turns=1)
     server = RestServer(
