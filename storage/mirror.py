@@ -9,7 +9,7 @@ from pathlib import Path
 
 from savedmodel_bakery.errors import ConnectionFailedError, PublishError
 from savedmodel_bakery.storage import folders
-from savedmodel_bakery.storage.manifest import MANIFEST, describe, find_difference
+from savedmodel_bakery.storage.manifest import GRAPH, MANIFEST, describe, find_difference
 from savedmodel_bakery.storage.publish import published_versions, read_manifest
 from savedmodel_bakery.storage.pull import pull
 from savedmodel_bakery.storage.store import Store
@@ -67,7 +67,7 @@ def mirror(
     failed: dict[int, Failure] = {}
     for number, sizes in sorted(wanted.items()):
         last = failures.get(number)
-        if (folder / str(number)).exists():
+        if (folder / str(number) / GRAPH).exists():
             continue
         if last and last.holds(sizes):
             failed[number] = last

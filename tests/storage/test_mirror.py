@@ -63,6 +63,12 @@ def test_a_version_that_cannot_be_pulled_removes_nothing(base: Store, tmp_path: 
     assert (tmp_path / "copy" / "1" / GRAPH).is_file()
 
 
+def test_an_empty_folder_with_the_number_of_a_version_is_an_error(base: Store, tmp_path: Path) -> None:
+    (tmp_path / "copy" / "1").mkdir(parents=True)
+    with pytest.raises(PublishError, match=r"/copy/1 already exists, and .*; it is not a copy of .*/1: "):
+        follow(base, tmp_path / "copy")
+
+
 def test_a_version_that_cannot_be_pulled_delays_no_other(base: Store, tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     follow(base, folder)
