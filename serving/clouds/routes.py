@@ -14,6 +14,7 @@ from urllib.parse import quote
 from savedmodel_bakery.serving.access.access import PHOTOS, READY_PATH
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.call.http import FindRoute, Request, Route
+from savedmodel_bakery.serving.models.registry import read_version
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
 from savedmodel_bakery.wire.v2.tensors import shown
 
@@ -61,8 +62,7 @@ def _predict_target(request: Request, model_name: str) -> str:
     attributes = dict(_ATTRIBUTE.findall(request.headers.get(ATTRIBUTES, "")))
     name = quote(attributes.get("tfs-model-name", model_name), safe="")
     version = attributes.get("tfs-model-version", "")
-    if version and not (version.isascii() and version.isdecimal()):
-        raise invalid_argument(f"invalid tfs-model-version {shown(version)}: must be a number")
+    read_version(version)
     method = attributes.get("tfs-method", "predict")
     if method not in _METHODS:
         raise invalid_argument(f"invalid tfs-method {shown(method)}: must be {', '.join(_METHODS)}")

@@ -74,7 +74,8 @@ def test_a_route_that_is_not_set_has_no_path() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("tfs-model-version=new", 'invalid tfs-model-version "new": must be a number'),
+        ("tfs-model-version=new", 'invalid version "new": must be a number between 0 and 9223372036854775807'),
+        (f"tfs-model-version={2**63}", 'invalid version "9223372036854775808": must be a number between 0 and'),
         ("tfs-method=explain", 'invalid tfs-method "explain": must be predict, classify, regress'),
     ],
 )
