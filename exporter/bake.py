@@ -108,8 +108,9 @@ def bake(
         version: its number, 0 to 2**63 - 1; None is the next one.
         recipe: a recipe, or the path of a recipe file, or a mapping of field names to values. Mappings and files may
             omit fields that the model determines. Relative paths in a file refer to its folder.
-        photos: files to validate it on: a folder, or the path of one photo or of several; None uses the example photos
-            that come with the package. The first 8 become golden requests in the version.
+        photos: files to validate it on: a folder, which may have a folder per label, or the path of one photo or of
+            several; None uses the example photos that come with the package. The first 8 become golden requests in the
+            version.
         inputs: what the network received in training for some of the photos: an `.npz` file whose keys are their names,
             a dict of arrays by their names, or a function of a path or its name, `module:function`. Fields of the
             recipe that are not stated are found from it.

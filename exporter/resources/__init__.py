@@ -25,11 +25,12 @@ def example_photos() -> list[Path]:
 
 
 def photos_in(path: Path) -> list[Path]:
-    """Return the image files in a folder, sorted by name; at least one."""
-    photos = sorted(file for file in path.iterdir() if file.suffix.lower() in _PHOTO_SUFFIXES and not file.is_dir())
-    if not photos:
-        raise ParityError(f"no photos in {path}: file names must end in {', '.join(_PHOTO_SUFFIXES)}")
-    return photos
+    """Return the image files in a folder, or if there are none, in its subfolders, sorted; at least one."""
+    for files in (path.iterdir(), path.glob("*/*")):
+        photos = sorted(file for file in files if file.suffix.lower() in _PHOTO_SUFFIXES and not file.is_dir())
+        if photos:
+            return photos
+    raise ParityError(f"no photos in {path}: file names must end in {', '.join(_PHOTO_SUFFIXES)}")
 
 
 def known_sets() -> list[str]:
@@ -41,18 +42,22 @@ def list_photos(photos: str | PathLike[str] | Iterable[str | PathLike[str]] | No
     """Return the files of photos: those of a folder, one file, several; None is for the photos that come with it.
 
     Raises:
-        ParityError: there are none, or they are not paths.
+        ParityError: there are none, or they are not paths of files.
     """
     if photos is None:
         return example_photos()
     if isinstance(photos, str | PathLike):
-        return photos_in(Path(photos)) if Path(photos).is_dir() else [Path(photos)]
+        if Path(photos).is_dir():
+            return photos_in(Path(photos))
+        photos = [photos]
     files = list(photos)
     if not files:
         raise ParityError("photos are empty: pass a folder, the path of a photo or several, or None for example photos")
     for file in files:
         if not isinstance(file, str | PathLike):
             raise ParityError(f"photos have a {type(file).__name__}: must be paths")
+        if not Path(file).exists():
+            raise ParityError(f"photo not found: {file}")
     return list(map(Path, files))
 
 

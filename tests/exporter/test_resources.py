@@ -70,9 +70,24 @@ def test_photos_are_a_folder_a_path_or_several(tmp_path: Path) -> None:
     assert resources.example_photos() == resources.list_photos(None)
 
 
+def test_photos_may_be_in_a_folder_for_each_label(tmp_path: Path) -> None:
+    files = [tmp_path / "photos" / label / "1.jpg" for label in ("cat", "dog")]
+    for file in files:
+        file.parent.mkdir(parents=True)
+        file.touch()
+    assert files == resources.list_photos(tmp_path / "photos")
+    with pytest.raises(ParityError, match="no photos in "):
+        resources.list_photos(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("photos", "message"),
-    [([], "photos are empty: pass a folder"), (iter(()), "photos are empty"), ([b"a"], "photos have a bytes: must be")],
+    [
+        ([], "photos are empty: pass a folder"),
+        (iter(()), "photos are empty"),
+        ([b"a"], "photos have a bytes: must be"),
+        ("no/such", "^photo not found: no/such$"),
+    ],
 )
 def test_other_photos_are_rejected(photos: Any, message: str) -> None:
     with pytest.raises(ParityError, match=message):
