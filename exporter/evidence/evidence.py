@@ -167,8 +167,10 @@ def read_by_photo(
         return _call(source, title, choose(photos))
     if isinstance(source, Mapping):
         named: Mapping[str, Any] = {fspath(name): value for name, value in source.items()}
-    else:
+    elif isinstance(source, str | PathLike):
         named = _read(Path(source), kind, read_file)
+    else:
+        raise EvidenceError(f"{title} has no names of photos: {kind} must be a file, a dict by name or a function")
     found = by_photo(named, photos, f"{title} has {kind}")
     if not found:
         raise EvidenceError(f"{title} has no {kind}")
@@ -179,7 +181,7 @@ def title_of(source: Source) -> str:
     """Return what messages call the source of evidence."""
     if callable(source):
         return str(getattr(source, "__qualname__", type(source).__name__))
-    return f"the {type(source).__name__}" if isinstance(source, Mapping) else fspath(source)
+    return fspath(source) if isinstance(source, str | PathLike) else f"the {type(source).__name__}"
 
 
 def _read(path: Path, kind: str, read_file: Callable[[Path], Mapping[str, Any]]) -> Mapping[str, Any]:

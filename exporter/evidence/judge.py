@@ -191,8 +191,8 @@ def _check_told(evidence: Evidence, found: Found, known: Mapping[str, Any]) -> N
         other = dataclasses.replace(found.preprocessing, **{name: alternative.value})
         more = "add photos of other shapes and sizes" if found.fit.losses is None else "pass --predictions or --inputs"
         raise EvidenceError(
-            f"these {evidence.kind} do not tell {_listed(found.preprocessing, [name])} from {_listed(other, [name])}: "
-            f"{evidence.shown(found.fit)} and {evidence.shown(alternative.fit)}; state it, or {more}"
+            f"these {evidence.kind} agree with {_listed(found.preprocessing, [name])} and {_listed(other, [name])} "
+            f"alike: {evidence.shown(found.fit)} and {evidence.shown(alternative.fit)}; state one, or {more}"
         )
 
 

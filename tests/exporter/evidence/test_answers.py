@@ -309,7 +309,7 @@ def test_what_contradicts_labels_is_named(labelled: Path, stated: dict[str, Any]
 
 
 def test_labelled_photos_do_not_take_a_more_confident_answer_for_a_better_one(labelled: Path) -> None:
-    with pytest.raises(EvidenceError, match=r"^these labelled photos do not tell --scale \S+ from --scale \S+: acc"):
+    with pytest.raises(EvidenceError, match=r"^these labelled photos agree with --scale \S+ and --scale \S+ alike: ac"):
         judged(labelled, labelled, colours, **GEOMETRY, channels="RGB")
 
 
@@ -320,6 +320,6 @@ def test_answers_that_are_no_better_than_chance_are_called_so(labelled: Path) ->
 
 def test_labelled_photos_do_not_tell_a_crop(labelled: Path) -> None:
     with pytest.raises(
-        EvidenceError, match=r"^these labelled photos do not tell --crop \S+ from --crop \S+: accuracy 1\.00, "
+        EvidenceError, match=r"^these labelled photos agree with --crop \S+ and --crop \S+ alike: accuracy 1\.00, "
     ):
         judged(labelled, labelled, colours, names=tuple(COLOURS), scale="0..1", channels="RGB")

@@ -168,7 +168,7 @@ def test_what_is_no_resize_of_the_photos_is_refused(taken: list[Path], tmp_path:
 def test_photos_that_tell_nothing_of_the_crop(tmp_path: Path, rocket: Image.Image) -> None:
     rocket.resize((SIZE, SIZE)).save(tmp_path / "square.png")
     with pytest.raises(
-        EvidenceError, match=r"do not tell --crop none from --crop \S+: 0\.00 levels and 0\.00 levels; state it"
+        EvidenceError, match=r"agree with --crop none and --crop \S+ alike: 0\.00 levels and 0\.00 levels; state"
     ):
         judged([tmp_path / "square.png"], lambda path: array(opened(path)), tmp_path)
     stated = {"crop": "none", "resize": "bilinear", "antialias": False}
@@ -258,6 +258,9 @@ def test_functions_and_arrays_in_python(taken: list[Path]) -> None:
         read_inputs({}, taken)
     with pytest.raises(EvidenceError, match=r"^the dict has inputs for 1 photos, but 'x\.jpg' is not the name"):
         read_inputs({"x.jpg": np.ones((4, 4, 3))}, taken)
+    unnamed: Any = list(arrays.values())
+    with pytest.raises(EvidenceError, match=r"^the list has no names of photos: inputs must be a file, a dict by"):
+        read_inputs(unnamed, taken)
 
 
 def test_a_search_without_time_says_so(taken: list[Path], tmp_path: Path) -> None:
