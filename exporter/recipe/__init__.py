@@ -80,6 +80,7 @@ _NEEDED: dict[str | None, tuple[str, ...]] = {
     "segment": ("labels",),
     "detect": ("labels", "outputs", "boxes", "box_unit"),
 }
+_FOUND = {"crop", "resize", "antialias", "scale", "channels"}  # by evidence of the training
 _SHOWN_LENGTH = 40
 _MODEL_NAME = Field("name", None, Text(), "Name to serve the model under.")
 
@@ -177,9 +178,10 @@ class Recipe:
                 if has_task
                 else f"; a model without labels needs a --task instead: {_listed(TASKS_WITHOUT_LABELS, 'or')}"
             )
+            evidence = "" if _FOUND.isdisjoint(required) else ", or pass --predictions to find how photos are prepared"
             raise RecipeError(
                 f"{values.get('model', 'the model')} needs {_listed(missing)}: {they} cannot be inferred from the "
-                f"model. Pass {them} or in a --recipe file{advice}"
+                f"model. Pass {them} or in a --recipe file{evidence}{advice}"
             )
         parts: dict[str, Any] = {
             part: group(**{name: values[name] for name in fields_of(group) if name in values})
