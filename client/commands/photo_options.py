@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,7 +27,8 @@ class PhotoPath(click.Path):
                 advice = "pass a path, or - for an image on stdin"
                 self.fail(f"invalid image {value}: URLs are not fetched; {advice}", param, ctx)
         if Path(value).is_dir():
-            self.fail(f"{value} is a folder; to classify the photos in it: bakery bulk {value} --out FILE", param, ctx)
+            advice = f"to classify the photos in it: bakery bulk {shlex.quote(value)} --out FILE"
+            self.fail(f"{value} is a folder; {advice}", param, ctx)
         return super().convert(value, param, ctx)
 
 

@@ -298,10 +298,12 @@ def test_wrong_usage_is_explained_and_exit_2(run: Run, arguments: list[str], err
 def test_a_folder_instead_of_a_photo_names_the_command_for_folders(
     run: Run, tmp_path: Path, command: list[str]
 ) -> None:
-    outcome = run(*command, tmp_path)
+    folder = tmp_path / "my photos"
+    folder.mkdir()
+    outcome = run(*command, folder)
     assert (2, "") == (outcome.code, outcome.out)
     assert outcome.err.endswith(
-        f": {tmp_path} is a folder; to classify the photos in it: bakery bulk {tmp_path} --out FILE\n"
+        f": {folder} is a folder; to classify the photos in it: bakery bulk '{folder}' --out FILE\n"
     )
 
 
