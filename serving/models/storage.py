@@ -26,7 +26,9 @@ def find_model(folder: Path, name: str | None = None) -> ModelConfig:
         base_path = path.parent.resolve()
         return ModelConfig(name or base_path.name, str(base_path), Specific(frozenset([number])))
     if not any(path.is_dir() and version_number(path.name) is not None for path in folder.iterdir()):
-        raise ValueError(f"{folder} contains no version; versions are folders named 1, 2, 3, …")
+        models = sorted(path.parents[1] for path in folder.glob("*/*/saved_model.pb"))
+        advice = f"; pass the folder of one model: {models[0]}" if models else ""
+        raise ValueError(f"{folder} contains no version; versions are folders named 1, 2, 3, …{advice}")
     base_path = folder.resolve()
     return ModelConfig(name or base_path.name, str(base_path))
 

@@ -120,7 +120,7 @@ def is_served(rest_api_port: int) -> bool:
     [
         (["1/saved_model.pb"], None),
         (["saved_model.pb"], "has a SavedModel, but is not named as a version: rename it to model/1"),
-        (["flowers/1/saved_model.pb"], "contains no version; versions are folders named 1, 2, 3, …"),
+        (["flowers/1/saved_model.pb"], "are folders named 1, 2, 3, …; pass the folder of one model: model/flowers"),
     ],
     ids=["base path", "version", "model root"],
 )
