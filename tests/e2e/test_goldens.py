@@ -16,17 +16,23 @@ GOLDENS = Path("assets.extra") / "goldens"
 
 
 @pytest.fixture(scope="module")
-def server(lite0: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    flags = ("--model_name=pets", f"--model_base_path={lite0}")
+def pets(task_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The base path of a tiny classifier, version 1."""
+    return shutil.copytree(task_models.parent / "classify" / "1", tmp_path_factory.mktemp("pets") / "1").parent
+
+
+@pytest.fixture(scope="module")
+def server(pets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    flags = ("--model_name=pets", f"--model_base_path={pets}")
     with ServerProcess(*flags, log=tmp_path_factory.mktemp("goldens") / "log") as running:
         yield running
 
 
 @pytest.fixture
-def copy(lite0: Path, tmp_path: Path) -> Path:
+def copy(pets: Path, tmp_path: Path) -> Path:
     """The folder of a version without its weights, for tests that change its goldens."""
-    shutil.copytree(lite0 / "1" / GOLDENS, tmp_path / "1" / GOLDENS)
-    shutil.copy(lite0 / "1" / "saved_model.pb", tmp_path / "1")
+    shutil.copytree(pets / "1" / GOLDENS, tmp_path / "1" / GOLDENS)
+    shutil.copy(pets / "1" / "saved_model.pb", tmp_path / "1")
     return tmp_path / "1"
 
 
@@ -36,28 +42,28 @@ def check(server: ServerProcess, path: Path, *arguments: str) -> subprocess.Comp
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
-def test_the_served_version_agrees_with_its_goldens(server: ServerProcess, lite0: Path) -> None:
-    result = check(server, lite0 / "1")
-    assert (0, "18 of 18 responses agree\n") == (result.returncode, result.stderr)
+def test_the_served_version_agrees_with_its_goldens(server: ServerProcess, pets: Path) -> None:
+    result = check(server, pets / "1")
+    assert (0, "14 of 14 responses agree\n") == (result.returncode, result.stderr)
     rows = [line.split("\t") for line in result.stdout.splitlines()]
     assert {"grpc", "rest"} == {transport for transport, *_ in rows}
     assert {"agrees"} == {verdict for *_, verdict in rows}
 
 
 def test_the_goldens_are_the_warm_up_requests(server: ServerProcess) -> None:
-    assert "replayed 9 warm-up records" in server.log.read_text()
+    assert "replayed 7 warm-up records" in server.log.read_text()
 
 
-def test_the_check_can_be_limited_to_one_transport(server: ServerProcess, lite0: Path) -> None:
-    result = check(server, lite0, "--format", "REST", "--json")  # the folder of the model
+def test_the_check_can_be_limited_to_one_transport(server: ServerProcess, pets: Path) -> None:
+    result = check(server, pets, "--format", "REST", "--json")  # the folder of the model
     rows = [json.loads(line) for line in result.stdout.splitlines()]
-    assert 9 == len(rows)
+    assert 7 == len(rows)
     assert {("rest", True)} == {(row["transport"], row["agrees"]) for row in rows}
 
 
-def test_the_check_over_v2_leaves_out_what_v2_lacks(server: ServerProcess, lite0: Path) -> None:
-    result = check(server, lite0 / "1", "--format", "V2")
-    assert (0, "8 of 8 responses agree\n") == (result.returncode, result.stderr)
+def test_the_check_over_v2_leaves_out_what_v2_lacks(server: ServerProcess, pets: Path) -> None:
+    result = check(server, pets / "1", "--format", "V2")
+    assert (0, "6 of 6 responses agree\n") == (result.returncode, result.stderr)
     assert {"v2"} == {line.split("\t")[0] for line in result.stdout.splitlines()}
     assert "classify" not in result.stdout
 
@@ -70,11 +76,11 @@ def replace(version: Path, signature: str, old: str, new: str) -> None:
 
 
 def test_another_label_is_a_difference(server: ServerProcess, copy: Path) -> None:
-    """The base64 text is `missile`, and its replacement `rocket`."""
-    replace(copy, "serving_default", "bWlzc2lsZQ==", "cm9ja2V0")
+    """The base64 text is `red`, and its replacement `green`."""
+    replace(copy, "serving_default", "cmVk", "Z3JlZW4=")
     result = check(server, copy)
-    assert (1, "16 of 18 responses agree\n") == (result.returncode, result.stderr)
-    assert "grpc\tserving_default\t1\t\"output_0\" is b'missile' at [0], expected b'rocket'\n" in result.stdout
+    assert (1, "12 of 14 responses agree\n") == (result.returncode, result.stderr)
+    assert "grpc\tserving_default\t1\t\"output_0\" is b'red' at [0], expected b'green'\n" in result.stdout
 
 
 def test_another_score_is_a_difference_beyond_the_tolerance(server: ServerProcess, copy: Path) -> None:
@@ -88,7 +94,7 @@ def test_another_score_is_a_difference_beyond_the_tolerance(server: ServerProces
 
 def test_a_version_that_is_not_served_fails(server: ServerProcess, copy: Path) -> None:
     result = check(server, copy.rename(copy.with_name("7")))
-    assert (1, "0 of 18 responses agree\n") == (result.returncode, result.stderr)
+    assert (1, "0 of 14 responses agree\n") == (result.returncode, result.stderr)
     assert "Specific(pets, 7)" in result.stdout
 
 
