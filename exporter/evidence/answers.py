@@ -151,13 +151,14 @@ class Predictions(Evidence):
         scores = self._scores(pixels, candidate)
         readings = self._readings(scores)
         distances = {outputs: self._distance(made) for outputs, made in readings}
-        outputs = min(distances, key=lambda name: distances[name])
-        follows = {"outputs": outputs.partition(" ")[0]}
-        if scores.shape[1] > 1 and not _is_pair(scores) and outputs in _TASKS:
-            follows["task"] = _TASKS[outputs]
+        least = min(distances.values())
+        near = [name for name, distance in distances.items() if distance <= least + self.noise]
+        follows = _shared("outputs", [name.partition(" ")[0] for name in near])
+        if scores.shape[1] > 1:
+            follows |= _shared("task", [_TASKS.get(name) for name in near])
         if self._names and self._known.all():
             self._reordered += filter(None, (self._reorder(made) for _, made in readings))
-        return Fit(distances[outputs], follows)
+        return Fit(least, follows)
 
     def _reorder(self, made: np.ndarray) -> tuple[float, np.ndarray] | None:
         """Return the distance in another order of labels, and the output of each label."""
@@ -247,20 +248,20 @@ class Predictions(Evidence):
     def _scores(self, pixels: np.ndarray, candidate: Preprocessing) -> np.ndarray:
         scores = self._runner.run(pixels, candidate)
         units, predicted = scores.shape[1], self._rows.shape[1]
-        if units == 1 and predicted == 2:  # a sigmoid beside its complement
-            return np.concatenate([-scores, scores], axis=1)
-        if units != predicted:
+        if units != predicted and (units, predicted) != (1, 2):
             raise EvidenceError(f"the predictions have {predicted} numbers per photo, the network returns {units}")
         return scores
 
     def _readings(self, scores: np.ndarray) -> list[tuple[str, np.ndarray]]:
         """Return what predictions may be of the network's outputs, each with the value of `outputs` it means."""
+        is_single = scores.shape[1] < self._rows.shape[1]  # a sigmoid, predicted beside its complement
+        both = np.concatenate([-scores, scores], axis=1) if is_single else scores
         if not self._are_probabilities:
-            return [("logits", scores)]
-        if _is_pair(scores):
+            return [("logits", both)]
+        if is_single:
             return [
-                ("probabilities", np.stack([1 - scores[:, 1], scores[:, 1]], axis=1)),
-                ("logits sigmoid", _sigmoid(scores)),
+                ("probabilities", np.concatenate([1 - scores, scores], axis=1)),
+                ("logits sigmoid", _sigmoid(both)),
             ]
         softmax = [("logits softmax", _softmax(scores))] if scores.shape[1] > 1 else []  # that of one number is 1
         return [("probabilities", scores), *softmax, ("logits sigmoid", _sigmoid(scores))]
@@ -352,9 +353,9 @@ def _tempered_losses(logarithms: np.ndarray, ids: np.ndarray) -> np.ndarray:
     return np.asarray(losses[losses.mean(axis=1).argmin()])
 
 
-def _is_pair(scores: np.ndarray) -> bool:
-    """Return whether scores are those of one output and their complement."""
-    return scores.shape[1] == 2 and np.array_equal(scores[:, 0], -scores[:, 1])
+def _shared(field: str, values: Sequence[str | None]) -> dict[str, str]:
+    """Return the value of a field if all are the same one; nothing otherwise."""
+    return {field: values[0]} if values[0] is not None and len(set(values)) == 1 else {}
 
 
 def _probabilities(scores: np.ndarray) -> tuple[str, np.ndarray]:

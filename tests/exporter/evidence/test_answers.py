@@ -203,14 +203,22 @@ def test_logits_are_told_from_probabilities(folder: Path, tmp_path: Path, rows: 
     assert "logits" == judgement.values["outputs"]
 
 
-def test_one_number_is_no_softmax() -> None:
-    """That of one number is 1, whatever the network returns."""
-    sigmoid = Network(lambda inputs: tf.reduce_mean(inputs, [1, 2, 3])[:, tf.newaxis] + 0.9997)
+READINGS: dict[str, tuple[list[float], list[float], dict[str, str]]] = {
+    "one number is no softmax": ([0.9997], [1], {"outputs": "probabilities"}),
+    "a sigmoid and its complement": ([2], [0.1192, 0.8808], {"outputs": "logits"}),
+    "opposite outputs": ([-2, 2], [0.018, 0.982], {"outputs": "logits", "task": "classify"}),
+    "saturated": ([-90, 90, -90], [0, 1, 0], {"outputs": "logits"}),
+}
+
+
+@pytest.mark.parametrize(("outputs", "row", "follows"), READINGS.values(), ids=READINGS)
+def test_what_predictions_say_of_outputs(outputs: list[float], row: list[float], follows: dict[str, str]) -> None:
+    network = Network(lambda inputs: tf.reduce_mean(inputs, [1, 2, 3])[:, tf.newaxis] + outputs)
     recipe = Preprocessing(
         size=(SIZE, SIZE), crop="none", resize="bilinear", antialias=False, scale="0..1", channels="RGB"
     )
-    evidence = Predictions([Path("odd.png")], np.ones((1, 1)), Runner(sigmoid))
-    assert {"outputs": "probabilities"} == evidence.fit(np.zeros((1, SIZE, SIZE, 3)), recipe).follows
+    evidence = Predictions([Path("odd.png")], np.array([row]), Runner(network))
+    assert follows == evidence.fit(np.zeros((1, SIZE, SIZE, 3)), recipe).follows
 
 
 def test_a_sigmoid_means_any_number_of_labels(folder: Path, tmp_path: Path) -> None:
