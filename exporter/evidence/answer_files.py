@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 from pathlib import Path, PurePath
@@ -22,7 +22,7 @@ import numpy as np
 from savedmodel_bakery.errors import EvidenceError
 from savedmodel_bakery.exporter.evidence.answers import Labelled, Predictions, Runner
 from savedmodel_bakery.exporter.evidence.evidence import Source, by_photo, choose, read_by_photo, read_npz, title_of
-from savedmodel_bakery.exporter.resources import photos_in
+from savedmodel_bakery.exporter.resources import is_photo
 from savedmodel_bakery.files import read_small
 
 _MAX_LABELLED, _MAX_LABELLED_PIXELS = 100, 60_000_000  # photos; more make the search slow
@@ -55,8 +55,7 @@ def read_labelled(source: Path, photos: Sequence[Path], runner: Runner, class_na
         EvidenceError: the file can't be read, names a photo or a label that isn't there, or has no photo.
     """
     if source.is_dir():
-        folders = [folder for folder in sorted(source.iterdir()) if folder.is_dir() and not folder.name.startswith(".")]
-        named = {photo: folder.name for folder in folders for photo in photos_in(folder)}
+        named = {photo: folder.name for folder in _visible_folders(source) for photo in _photos_below(folder)}
     else:
         try:
             rows = _read_csv(source)
@@ -72,6 +71,18 @@ def read_labelled(source: Path, photos: Sequence[Path], runner: Runner, class_na
     _check_labels(str(source), set(named.values()), class_names)
     chosen = choose(list(named), named.__getitem__, most=_MAX_LABELLED, most_pixels=_MAX_LABELLED_PIXELS)
     return Labelled(chosen, np.array([class_names.index(named[photo]) for photo in chosen]), runner)
+
+
+def _photos_below(folder: Path) -> Iterator[Path]:
+    """Yield the photos in a folder and in the folders below it, as Keras's `image_dataset_from_directory` does."""
+    yield from sorted(filter(is_photo, folder.iterdir()))
+    for below in _visible_folders(folder):
+        if not below.is_symlink():
+            yield from _photos_below(below)
+
+
+def _visible_folders(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
 def _read_predictions(path: Path, photos: Sequence[Path], class_names: Sequence[str]) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from savedmodel_bakery.errors import LabelError, ParityError, quote
 
-_PHOTO_SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp")
+PHOTO_SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp")
 
 _ROOM = Path(__file__).resolve().parent  # resolved, because savedmodel_bakery/exporter is a link in a clone
 
@@ -27,10 +27,14 @@ def example_photos() -> list[Path]:
 def photos_in(path: Path) -> list[Path]:
     """Return the image files in a folder, or if there are none, in its subfolders, sorted; at least one."""
     for files in (path.iterdir(), path.glob("*/*")):
-        photos = sorted(file for file in files if file.suffix.lower() in _PHOTO_SUFFIXES and not file.is_dir())
-        if photos:
+        if photos := sorted(filter(is_photo, files)):
             return photos
-    raise ParityError(f"no photos in {path}: file names must end in {', '.join(_PHOTO_SUFFIXES)}")
+    raise ParityError(f"no photos in {path}: file names must end in {', '.join(PHOTO_SUFFIXES)}")
+
+
+def is_photo(path: Path) -> bool:
+    """Return whether a path has the name of an image file that is not hidden, as macOS's `._1.jpg` is."""
+    return path.suffix.lower() in PHOTO_SUFFIXES and not path.name.startswith(".") and not path.is_dir()
 
 
 def known_sets() -> list[str]:

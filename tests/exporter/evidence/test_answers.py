@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -268,6 +269,16 @@ def test_labels_that_cannot_be_used(folder: Path, tmp_path: Path, content: str, 
     with pytest.raises(EvidenceError) as refused:
         read_labelled(tmp_path / "labels.csv", sorted(folder.iterdir()), Runner(Network(logits)), LABELS)
     assert message in str(refused.value)
+
+
+def test_labels_are_the_folders_of_the_first_level(folder: Path, tmp_path: Path) -> None:
+    """Photos may be in folders below them; hidden files and folders, and folders without photos, are left out."""
+    files = ("cat/1.png", "cat/._1.png", "owl/deep/er/1.png", "owl/.thumbnails/1.png", ".trash/1.png")
+    for name in (*files, "hare/notes.txt", "__pycache__/module.pyc"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(folder / "odd.png", tmp_path / name)
+    evidence = read_labelled(tmp_path, [], Runner(Network(logits)), LABELS)
+    assert [tmp_path / "cat/1.png", tmp_path / "owl/deep/er/1.png"] == sorted(evidence.photos)
 
 
 COLOURS = {"blue": (20, 40, 200), "green": (30, 180, 60), "red": (210, 30, 40)}
