@@ -144,7 +144,7 @@ def _row(source: str, path: Path, row: Any, class_names: Sequence[str]) -> np.nd
 
 def _numbers(source: str, path: Path, values: Any) -> np.ndarray:
     try:
-        numbers = np.atleast_1d(np.asarray(values, np.float64))
+        numbers = np.atleast_1d(np.asarray(values).astype(np.float64, casting="same_kind"))
     except Exception:  # any object has a conversion of its own
         numbers = np.array([])
     numbers = numbers[0] if numbers.ndim == 2 and len(numbers) == 1 else numbers

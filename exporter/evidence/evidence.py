@@ -166,6 +166,9 @@ def read_by_photo(
     if callable(source):
         return _call(source, title, choose(photos))
     if isinstance(source, Mapping):
+        other = next((name for name in source if not isinstance(name, str | PathLike)), None)
+        if other is not None:
+            raise EvidenceError(f"{title} has the key {other!r}: must be the names of the photos' files")
         named: Mapping[str, Any] = {fspath(name): value for name, value in source.items()}
     elif isinstance(source, str | PathLike):
         named = _read(Path(source), kind, read_file)
@@ -284,6 +287,6 @@ def _call(function: Callable[[str], Any], title: str, photos: Sequence[Path]) ->
     for path in photos:
         try:
             found[path] = function(str(path))
-        except Exception as error:  # user code can raise anything
+        except (Exception, SystemExit) as error:  # user code can raise anything
             raise EvidenceError(f"{title} failed with {type(error).__name__} for {path}: {error}") from error
     return found

@@ -159,7 +159,7 @@ def read_object(
 def _call(function: Callable[..., Any], name: str) -> Any:
     try:
         return function()
-    except Exception as error:  # user code can raise anything
+    except (Exception, SystemExit) as error:  # user code can raise anything
         raise SourceError(f"{name} failed with {type(error).__name__}: {error}") from error
 
 
@@ -198,5 +198,5 @@ def _import(module: str, described: str) -> Any:
         sys.path.insert(0, str(Path.cwd()))
     try:
         return importlib.import_module(module)
-    except Exception as error:  # user code can raise anything
+    except (Exception, SystemExit) as error:  # user code can raise anything
         raise SourceError(f"cannot import {described!r}: {type(error).__name__}: {error}") from error

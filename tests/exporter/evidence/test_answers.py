@@ -256,6 +256,15 @@ def test_predictions_that_cannot_be_used(folder: Path, tmp_path: Path, name: str
     assert message in str(refused.value)
 
 
+NO_NUMBERS = {"complex numbers": [1j, 0, 0, 0], "dates": np.zeros(4, "datetime64[s]"), "text": ["1", "0", "0", "0"]}
+
+
+@pytest.mark.parametrize("row", NO_NUMBERS.values(), ids=NO_NUMBERS)
+def test_predictions_that_are_no_numbers(folder: Path, row: Any) -> None:
+    with pytest.raises(EvidenceError, match=r"^the dict: the predictions for odd\.png must be finite numbers"):
+        judged(folder, {"odd.png": row})
+
+
 LABELS_REFUSED = {
     "semicolon": ("odd.png;cat", "a row has only 'odd.png;cat': must be file and label, with a comma between them"),
     "field too long": ("x" * 2**18, "field larger than field limit"),

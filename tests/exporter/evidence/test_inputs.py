@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -254,6 +255,10 @@ def test_functions_and_arrays_in_python(taken: list[Path]) -> None:
     assert 3 == len(read_inputs(lambda path: arrays[Path(path).name], taken).photos)
     with pytest.raises(EvidenceError, match=r"fails failed with KeyError for .*: 'scale'"):
         read_inputs(fails, taken)
+    with pytest.raises(EvidenceError, match=r"^exit failed with SystemExit for "):
+        read_inputs(sys.exit, taken)
+    with pytest.raises(EvidenceError, match=r"^the dict has the key 1: must be the names of the photos' files$"):
+        read_inputs({1: np.ones((4, 4, 3))}, taken)
     with pytest.raises(EvidenceError, match=r"^the dict has no inputs$"):
         read_inputs({}, taken)
     with pytest.raises(EvidenceError, match=r"^the dict has inputs for 1 photos, but 'x\.jpg' is not the name"):

@@ -76,6 +76,14 @@ def test_a_module_that_is_not_there(files: Path) -> None:
         read_network({"model": str(files / "own.keras"), "custom_objects": "no_layers"})
 
 
+def test_a_module_that_exits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a script that was not meant to be imported."""
+    (tmp_path / "script_that_exits.py").write_text("raise SystemExit(2)")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SourceError, match="cannot import 'script_that_exits:build': SystemExit: 2"):
+        read_network({"model": "script_that_exits:build"})
+
+
 @pytest.mark.parametrize(
     ("model", "hint"),
     [("net.tflite", "a TF Lite model"), ("a.pt", "a PyTorch")],
