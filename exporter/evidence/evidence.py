@@ -7,7 +7,7 @@ import itertools
 import zipfile
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from functools import cached_property
 from os import PathLike, fspath
@@ -204,20 +204,39 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
         return {name: arrays[name] for name in arrays}
 
 
+def unique(pairs: Iterable[tuple[Hashable, Any]]) -> dict[Any, Any]:
+    """Return the values by their names; raises ValueError if a name has two different values."""
+    values: dict[Any, Any] = {}
+    for name, value in pairs:
+        first = values.setdefault(name, value)
+        if first is not value and not np.array_equal(first, value):
+            raise ValueError(f"two different values for {name}: must have one")
+    return values
+
+
 def by_photo(named: Mapping[str, Any], photos: Sequence[Path], described: str) -> dict[Path, Any]:
-    """Find the photos of names, which may leave out folders; raises EvidenceError for the name of no photo."""
+    """Find the photos of names, which may leave out folders; raises EvidenceError unless each is that of one photo."""
     by_name: dict[PurePath, list[Path]] = {}
-    for photo in photos:
+    for photo in dict.fromkeys(photos):
         parts = photo.absolute().parts
         for start in range(len(parts)):
             by_name.setdefault(PurePath(*parts[start:]), []).append(photo)
-    unknown = [name for name in named if len(by_name.get(PurePath(name), ())) != 1]
-    if unknown:
-        raise EvidenceError(
-            f"{described} for {len(named)} photos, but {unknown[0]!r} is not the name of one of the {len(photos)} "
-            "photos; the names must be those of files, relative to the folder of --photos"
-        )
-    return {by_name[PurePath(name)][0]: value for name, value in named.items()}
+    for name in named:
+        matches = by_name.get(PurePath(name), [])
+        if len(matches) > 1:
+            raise EvidenceError(
+                f"{described} for {name!r}, but {len(matches)} photos have that name: must be a longer path, "
+                "with folders"
+            )
+        if not matches:
+            raise EvidenceError(
+                f"{described} for {len(named)} photos, but {name!r} is not the name of one of the {len(photos)} "
+                "photos; the names must be those of files, relative to the folder of --photos"
+            )
+    try:
+        return unique((by_name[PurePath(name)][0], value) for name, value in named.items())
+    except ValueError as error:
+        raise EvidenceError(f"{described}, but {error}") from error
 
 
 def choose(

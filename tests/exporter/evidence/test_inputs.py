@@ -18,6 +18,7 @@ import tensorflow as tf
 from PIL import Image, ImageOps
 
 from savedmodel_bakery.errors import EvidenceError
+from savedmodel_bakery.exporter.evidence.evidence import by_photo
 from savedmodel_bakery.exporter.evidence.inputs import read_inputs
 from savedmodel_bakery.exporter.evidence.judge import Judgement, judge
 
@@ -266,6 +267,13 @@ def test_functions_and_arrays_in_python(taken: list[Path]) -> None:
     unnamed: Any = list(arrays.values())
     with pytest.raises(EvidenceError, match=r"^the list has no names of photos: inputs must be a file, a dict by"):
         read_inputs(unnamed, taken)
+
+
+def test_a_name_of_several_photos(tmp_path: Path) -> None:
+    photos = [tmp_path / "cat/1.png", tmp_path / "dog/1.png"]
+    assert {photos[1]: 0} == by_photo({"dog/1.png": 0}, photos, "it has inputs")
+    with pytest.raises(EvidenceError, match=r"^it has inputs for '1\.png', but 2 photos have that name: must be"):
+        by_photo({"1.png": 0}, photos, "it has inputs")
 
 
 def test_a_search_without_time_says_so(taken: list[Path], tmp_path: Path) -> None:
