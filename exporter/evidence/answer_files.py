@@ -5,12 +5,15 @@ Predictions  .csv   file, then one column per label; or file, label and probabil
              .npz   one array per photo, by the name of its file
              a function of a photo's path, which returns such a row
 Labels       a folder with one folder per label, as Keras and torchvision read it; or a .csv of file and label
+
+The separators of a .csv may be commas, semicolons or tabs. Columns may be numbered as the network's outputs are.
 """
 
 from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
@@ -21,12 +24,21 @@ import numpy as np
 
 from savedmodel_bakery.errors import EvidenceError
 from savedmodel_bakery.exporter.evidence.answers import Labelled, Predictions, Runner
-from savedmodel_bakery.exporter.evidence.evidence import Source, by_photo, choose, read_by_photo, read_npz, title_of
-from savedmodel_bakery.exporter.resources import is_photo
+from savedmodel_bakery.exporter.evidence.evidence import (
+    Source,
+    by_photo,
+    choose,
+    read_by_photo,
+    read_npz,
+    title_of,
+    unique,
+)
+from savedmodel_bakery.exporter.resources import PHOTO_SUFFIXES, is_photo
 from savedmodel_bakery.files import read_small
 
 _MAX_LABELLED, _MAX_LABELLED_PIXELS = 100, 60_000_000  # photos; more make the search slow
 _LONG = ["label", "probability"]
+_SEPARATOR, _QUOTED = re.compile(r"[,;\t]"), re.compile(r'"[^"]*"')
 
 
 def read_predictions(source: Source, photos: Sequence[Path], runner: Runner, class_names: Sequence[str]) -> Predictions:
@@ -61,13 +73,16 @@ def read_labelled(source: Path, photos: Sequence[Path], runner: Runner, class_na
             rows = _read_csv(source)
             short = [row for row in rows if len(row) < 2]
             if short:
-                raise ValueError(f"a row has only {short[0][0]!r}: must be file and label, with a comma between them")
-            texts = {row[0]: row[1] for row in (rows[1:] if rows and rows[0][0].lower() == "file" else rows)}
+                raise ValueError(f"a row has only {short[0][0]!r}: must be file and label, separated by a comma")
+            texts = unique((row[0], row[1]) for row in rows[_has_header(rows, photos) :])
         except (OSError, ValueError, csv.Error) as error:
             raise EvidenceError(f"cannot read the labels of photos in {source}: {error}") from error
         named = by_photo(texts, photos, f"{source} has labels")
     if not named:
-        raise EvidenceError(f"{source} has no labelled photos: must be a folder with one folder of photos per label")
+        raise EvidenceError(
+            f"{source} has no labelled photos: must be a folder with one folder of photos per label, or a .csv file of "
+            "file and label"
+        )
     _check_labels(str(source), set(named.values()), class_names)
     chosen = choose(list(named), named.__getitem__, most=_MAX_LABELLED, most_pixels=_MAX_LABELLED_PIXELS)
     return Labelled(chosen, np.array([class_names.index(named[photo]) for photo in chosen]), runner)
@@ -88,9 +103,9 @@ def _visible_folders(folder: Path) -> list[Path]:
 def _read_predictions(path: Path, photos: Sequence[Path], class_names: Sequence[str]) -> Mapping[str, Any]:
     match path.suffix.lower():
         case ".csv":
-            return _from_csv(_read_csv(path), {photo.name for photo in photos}, class_names)
+            return _from_csv(_read_csv(path), photos, class_names)
         case ".json":
-            content = json.loads(read_small(path))
+            content = json.loads(read_small(path), object_pairs_hook=unique)
             if not isinstance(content, dict):
                 raise ValueError("must be an object: predictions by the name of a photo's file")
             return content
@@ -100,36 +115,58 @@ def _read_predictions(path: Path, photos: Sequence[Path], class_names: Sequence[
 
 
 def _read_csv(path: Path) -> list[list[str]]:
-    rows = csv.reader(read_small(path).decode("utf-8-sig").splitlines())
+    """Return the rows that are not blank; what separates the first two cells separates all of them."""
+    lines = [line for line in read_small(path).decode("utf-8-sig").splitlines() if line.strip()]
+    separator = _SEPARATOR.search(_QUOTED.sub("", lines[0])) if lines else None
+    rows = csv.reader(lines, delimiter=separator[0] if separator else ",")
     return [cells for row in rows if any(cells := [cell.strip() for cell in row])]
 
 
-def _from_csv(rows: Sequence[Sequence[str]], photo_names: set[str], class_names: Sequence[str]) -> dict[str, Any]:
-    """Return the rows by photo; a first row that begins with the name of no photo has the names of columns."""
-    has_header = bool(rows) and PurePath(rows[0][0]).name not in photo_names
+def _has_header(rows: Sequence[Sequence[str]], photos: Sequence[Path]) -> bool:
+    """Return whether the first row has the names of columns: it does not begin with the name of a photo."""
+    name = PurePath(rows[0][0] if rows else "")
+    is_photo_name = name.suffix.lower() in PHOTO_SUFFIXES or name.name in {photo.name for photo in photos}
+    return bool(rows) and not is_photo_name
+
+
+def _from_csv(rows: Sequence[Sequence[str]], photos: Sequence[Path], class_names: Sequence[str]) -> dict[str, Any]:
+    """Return the rows by photo."""
+    has_header = _has_header(rows, photos)
     header = list(rows[0][1:]) if has_header else []
-    found: dict[str, Any] = {}
-    for number, (name, *cells) in enumerate(rows[has_header:], 1 + has_header):
-        if [cell.lower() for cell in header] == _LONG:
-            if len(cells) != len(_LONG):
-                raise ValueError(f"row {number} has {len(cells)} values after the file: must be label and probability")
-            found.setdefault(name, {})[cells[0]] = float(cells[1])
-            continue
-        numbers = list(map(float, cells))
-        if len(numbers) == 1 and len(header) == 2:  # a sigmoid, which is the probability of the second label
-            numbers = [1 - numbers[0], numbers[0]]
-        if header and len(numbers) != len(header):
-            raise ValueError(
-                f"row {number} has {len(numbers)} values after the file, the first row names {len(header)}"
-            )
-        are_labels = len(set(header)) == len(header) and not (set(header) - set(class_names) and _are_numbers(header))
-        found[name] = dict(zip(header, numbers, strict=True)) if header and are_labels else numbers
+    numbered = enumerate(rows[has_header:], 1 + has_header)
+    if [cell.lower() for cell in header] != _LONG:
+        return unique((name, _from_wide(number, cells, header, class_names)) for number, (name, *cells) in numbered)
+    pairs: list[tuple[tuple[str, str], float]] = []
+    for number, (name, *cells) in numbered:
+        if len(cells) != len(_LONG):
+            raise ValueError(f"row {number} has {len(cells)} values after the file: must be label and probability")
+        pairs.append(((name, cells[0]), _number(cells[1])))
+    found: dict[str, dict[str, float]] = {}
+    for (name, label), probability in unique(pairs).items():
+        found.setdefault(name, {})[label] = probability
     return found
 
 
-def _are_numbers(header: Sequence[str]) -> bool:
-    """Return whether columns are only numbered."""
-    return all(cell.isdecimal() for cell in header)
+def _from_wide(number: int, cells: Sequence[str], header: Sequence[str], class_names: Sequence[str]) -> Any:
+    """Return the numbers of a row, by label if the header has labels; or in their order, if it numbers the outputs."""
+    numbers = list(map(_number, cells))
+    if not header:
+        return numbers
+    if len(numbers) == 1 and len(header) == 2:  # a sigmoid, which is the probability of the second label
+        numbers = [1 - numbers[0], numbers[0]]
+    if len(numbers) != len(header):
+        raise ValueError(f"row {number} has {len(numbers)} values after the file, the first row names {len(header)}")
+    named = list(zip(header, numbers, strict=True))
+    if set(header) - set(class_names) and all(cell.isdecimal() for cell in header):
+        return [value for _, value in sorted(named, key=lambda pair: int(pair[0]))]
+    return dict(named) if len(set(header)) == len(header) else numbers
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not a number: must be written like 0.935 or 9.35e-1") from error
 
 
 def _row(source: str, path: Path, row: Any, class_names: Sequence[str]) -> np.ndarray:

@@ -15,7 +15,7 @@ from PIL import Image
 
 from savedmodel_bakery.errors import EvidenceError
 from savedmodel_bakery.exporter.evidence import Judgement, Sources, judge_all
-from savedmodel_bakery.exporter.evidence.answer_files import read_labelled
+from savedmodel_bakery.exporter.evidence.answer_files import read_labelled, read_predictions
 from savedmodel_bakery.exporter.evidence.answers import Predictions, Runner
 from savedmodel_bakery.exporter.recipe import Preprocessing
 from savedmodel_bakery.exporter.sources.network import Network
@@ -111,6 +111,11 @@ FORMS: dict[str, Callable[[dict[str, np.ndarray]], str]] = {
     "without_header.csv": lambda rows: table(rows).partition("\n")[2],
     "paths.csv": lambda rows: table(rows).replace("odd.png", "./odd.png").replace("wide.jpg", "{folder}/wide.jpg"),
     "numbered.csv": lambda rows: "\n".join([",0,1,2,3", table(rows).partition("\n")[2]]),
+    "backwards.csv": lambda rows: "\n".join(
+        [",3,2,1,0", table({name: row[::-1] for name, row in rows.items()}).partition("\n")[2]]
+    ),
+    "semicolons.csv": lambda rows: table(rows).replace(",", ";"),
+    "best_tabs.csv": lambda rows: best(rows).replace(",", "\t"),
     "labels.json": lambda rows: json.dumps(
         {name: dict(zip(LABELS, row.tolist(), strict=True)) for name, row in rows.items()}
     ),
@@ -122,9 +127,14 @@ FORMS: dict[str, Callable[[dict[str, np.ndarray]], str]] = {
 def test_predictions_are_read_as_people_save_them(
     folder: Path, tmp_path: Path, rows: dict[str, np.ndarray], name: str
 ) -> None:
-    (tmp_path / name).write_text(FORMS[name](rows).replace("{folder}", str(folder)))
-    judgement = judged(folder, tmp_path / name, **STATED)
-    assert ("-1..1", "BGR") == (judgement.values["scale"], judgement.values["channels"])
+    rounded = {name: row.astype(float).round(3) for name, row in rows.items()}
+    (tmp_path / name).write_text(FORMS[name](rounded).replace("{folder}", str(folder)))
+    tops = {name: {LABELS[row.argmax()]: row.max()} for name, row in rounded.items()}
+    expected, read = (
+        read_predictions(source, sorted(folder.iterdir()), Runner(Network(logits)), LABELS)
+        for source in (tops if name.startswith("best") else rounded, tmp_path / name)
+    )
+    assert expected.digest == read.digest
 
 
 ROUNDED: dict[str, tuple[float, Callable[[np.ndarray], Any]]] = {
@@ -233,7 +243,14 @@ def test_a_sigmoid_means_any_number_of_labels(folder: Path, tmp_path: Path) -> N
 REFUSED: dict[str, tuple[str, str, str]] = {
     "no such photo": ("p.csv", "file,cat,dog,hare,owl\nsunset.jpg,1,0,0,0", "'sunset.jpg' is not the name of one of"),
     "no such label": ("p.csv", "file,label,probability\nodd.png,cow,1", "has the label 'cow', which is not one of"),
-    "no number": ("p.csv", "file,cat,dog,hare,owl\nodd.png,1,0,0,x", "could not convert string to float: 'x'"),
+    "no number": ("p.csv", "file,cat,dog,hare,owl\nodd.png,1,0,0,x", "'x' is not a number: must be written like 0.935"),
+    "decimal commas": ("p.csv", "odd.png;0,9;0,1;0;0", "'0,9' is not a number: must be written like 0.935"),
+    "percent": ("p.csv", "file,label,probability\nodd.png,cat,93.5%", "'93.5%' is not a number: must be written like"),
+    "no such photo first": ("p.csv", "sunset.jpg,1,0,0,0\nodd.png,1,0,0,0", "'sunset.jpg' is not the name of one of"),
+    "photo twice": ("p.csv", "odd.png,1,0,0,0\nodd.png,0,1,0,0", "two different values for odd.png: must have one"),
+    "photo by two paths": ("p.csv", "odd.png,1,0,0,0\n./odd.png,0,1,0,0", "/odd.png: must have one"),
+    "label twice": ("p.csv", "file,label,probability\nodd.png,cat,1\nodd.png,cat,0", "for ('odd.png', 'cat'): must"),
+    "photo twice in JSON": ("p.json", '{"odd.png": [1, 0], "odd.png": [0, 1]}', "two different values for odd.png"),
     "not finite": ("p.json", '{"odd.png": [1, 0, 0, NaN]}', "the predictions for odd.png must be finite numbers"),
     "not finite for a label": ("p.csv", "file,cat,dog\nodd.png,1,nan", "the predictions for odd.png must be finite"),
     "too large": ("p.json", '{"odd.png": [1' + "0" * 400 + "]}", "the predictions for odd.png must be finite numbers"),
@@ -266,7 +283,10 @@ def test_predictions_that_are_no_numbers(folder: Path, row: Any) -> None:
 
 
 LABELS_REFUSED = {
-    "semicolon": ("odd.png;cat", "a row has only 'odd.png;cat': must be file and label, with a comma between them"),
+    "no separator": ("odd.png cat", "a row has only 'odd.png cat': must be file and label, separated by a comma"),
+    "photo twice": ("filename;label\nodd.png;cat\nodd.png;dog", "two different values for odd.png: must have one"),
+    "comma in a label": ('"odd.png";cat, small', "has the label 'cat, small', which is not one of the 4 of --labels"),
+    "no such photo first": ("sunset.jpg,cat\nodd.png,cat", "'sunset.jpg' is not the name of one of"),
     "field too long": ("x" * 2**18, "field larger than field limit"),
     "only blank rows": (" \n,,\n", "has no labelled photos"),
 }
