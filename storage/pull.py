@@ -94,8 +94,9 @@ def partial_copy(version: Store, places: Set[Path]) -> Iterator[Path]:
         copy.mkdir()
         for name in version.sizes():
             if is_inside(name) and not places.isdisjoint((Path(name), *Path(name).parents)):
-                (copy / name).parent.mkdir(parents=True, exist_ok=True)
-                version.download(name, copy / name)
+                with writing(copy):
+                    (copy / name).parent.mkdir(parents=True, exist_ok=True)
+                    version.download(name, copy / name)
         yield copy
 
 

@@ -5,9 +5,10 @@ Knows neither versions nor manifests. Retries are those of the packages of fsspe
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -26,6 +27,7 @@ _PACKAGES = {
 """The package of fsspec for a scheme, and the extra that installs it."""
 
 _BLOCK_BYTES = 2**25
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 _CONNECTION_ERRORS = {"ConnectionError", "ClientConnectionError", "ServiceRequestError"}
 """Names of base classes: of Python and botocore, aiohttp (for gcsfs), and azure-core. None of them may be imported."""
 
@@ -101,8 +103,8 @@ class Store:
                 self._filesystem.put_file(str(content), path, mode="create")
 
     def download(self, name: str, file: Path) -> None:
-        """Copy a file to a local one."""
-        with self._reporting(f"read {self}/{name}"):
+        """Copy a file to a local one; raise OSError if the disk is full or read-only."""
+        with self._reporting(f"read {self}/{name}", passing=_DISK_ERRORS):
             self._filesystem.get_file(self._path(name), str(file))
 
     def remove(self, name: str) -> None:
@@ -114,12 +116,14 @@ class Store:
         return f"{self._filesystem._strip_protocol(self.url)}/{name}"
 
     @contextmanager
-    def _reporting(self, action: str) -> Iterator[None]:
+    def _reporting(self, action: str, *, passing: Collection[int] = ()) -> Iterator[None]:
         try:
             yield
         except FileExistsError:
             raise
         except Exception as error:  # each package has errors of its own
+            if getattr(error, "errno", None) in passing:
+                raise
             is_missing = isinstance(error, FileNotFoundError) and " " not in str(error)  # the text is only a path
             message = f"cannot {action}: {'not found' if is_missing else str(error) or type(error).__name__}"
             if _CONNECTION_ERRORS & {base.__name__ for base in type(error).__mro__}:

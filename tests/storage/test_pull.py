@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
+import os
 from pathlib import Path
 
 import pytest
@@ -76,6 +78,15 @@ def test_two_pulls_at_once_both_succeed(version: Store, tmp_path: Path) -> None:
 
     assert tmp_path / "2" == pull(memory_store(meet, version.url), tmp_path)
     assert ["2", "source"] == sorted(path.name for path in tmp_path.iterdir())
+
+
+def test_a_full_disk_is_reported_with_the_folder(version: Store, tmp_path: Path) -> None:
+    def fill(step: int) -> None:
+        if step == 3:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(PublishError, match=f"^cannot write to {tmp_path}: No space left on device$"):
+        pull(memory_store(fill, version.url), tmp_path)
 
 
 def test_a_damaged_version_is_not_copied(version: Store, tmp_path: Path) -> None:
