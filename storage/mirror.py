@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Set
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,8 +90,12 @@ def remove_copies(folder: Path, *, keep: Collection[int], progress: Callable[[st
             folders.remove(copy)
 
 
-def remove_differing(base: Store, folder: Path, published: Set[int], *, progress: Callable[[str], None]) -> None:
+def remove_differing(
+    base: Store, folder: Path, published: Mapping[int, Mapping[str, int]], *, progress: Callable[[str], None]
+) -> None:
     """Remove the copies in a folder that differ from the published version of their number; reads all their files.
+
+    `published` has the sizes of the files of each version in the bucket.
 
     Raises:
         PublishError: a manifest cannot be read, or a copy cannot be removed.
@@ -102,7 +106,7 @@ def remove_differing(base: Store, folder: Path, published: Set[int], *, progress
         differing = {
             number
             for number in copies.keys() & published
-            if find_difference(read_manifest(base.below(str(number))), describe(copies[number]))
+            if find_difference(read_manifest(base.below(str(number)), published[number]), describe(copies[number]))
         }
     remove_copies(folder, keep=copies.keys() - differing, progress=progress)
 

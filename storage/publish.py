@@ -9,7 +9,7 @@ No file is overwritten, so an upload that was cut off is continued, and two publ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,6 +18,8 @@ from savedmodel_bakery.storage.folders import check_number
 from savedmodel_bakery.storage.manifest import GRAPH, MANIFEST, Manifest, decode, describe, encode, find_difference
 from savedmodel_bakery.storage.store import Store
 from savedmodel_bakery.wire.version_folder import version_number
+
+_MAX_MANIFEST_BYTES = 2**24
 
 
 class VersionTakenError(PublishError):
@@ -86,7 +88,7 @@ def publish(
     version = base.below(str(number))
     stored = version.sizes()
     if GRAPH in stored:
-        if MANIFEST not in stored or read_manifest(version) != manifest:
+        if MANIFEST not in stored or read_manifest(version, stored) != manifest:
             raise _taken(base, number, started_versions(base))
         return version
     if restart:
@@ -105,8 +107,12 @@ def publish(
     return version
 
 
-def read_manifest(version: Store) -> Manifest:
-    """Return the manifest of a version in a bucket."""
+def read_manifest(version: Store, sizes: Mapping[str, int]) -> Manifest:
+    """Return the manifest of a version in a bucket, which has files of these sizes."""
+    if sizes.get(MANIFEST, 0) > _MAX_MANIFEST_BYTES:
+        raise PublishError(
+            f"{version}/{MANIFEST} has {sizes[MANIFEST]} bytes: a manifest has at most {_MAX_MANIFEST_BYTES}"
+        )
     return decode(version.read(MANIFEST), f"{version}/{MANIFEST}")
 
 
@@ -151,7 +157,7 @@ def _claim(version: Store, manifest: Manifest, *, is_new: bool) -> None:
     try:
         version.create(MANIFEST, encode(manifest))
     except FileExistsError:
-        if read_manifest(version) != manifest:
+        if read_manifest(version, version.sizes()) != manifest:
             raise taken from None
 
 

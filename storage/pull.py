@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from savedmodel_bakery.errors import PublishError
@@ -57,11 +58,16 @@ def pull(
         raise PublishError(f"no complete version in {version}: {'its upload is unfinished' if stored else 'not found'}")
     if MANIFEST not in stored:
         raise PublishError(f"{version} has no {MANIFEST}, so a copy cannot be checked: `bakery publish` writes it")
-    manifest = read_manifest(version)
+    manifest = read_manifest(version, stored)
     number = int(version.name) if number is None else number
     target = base_path / str(number)
     if target.exists():
         return _same(target, manifest, version)
+    _check(
+        version,
+        manifest,
+        {name: replace(file, size_bytes=stored[name]) for name, file in manifest.items() if name in stored},
+    )
     size_mb = sum(file.size_bytes for file in manifest.values()) / 1e6
     progress(f"downloading {len(manifest)} files, {size_mb:.1f} MB")
     with staging(base_path) as stage:
@@ -72,9 +78,8 @@ def pull(
             (staged / MANIFEST).write_bytes(encode(manifest))
             for name in manifest:
                 version.download(name, staged / name)
-            difference = find_difference(manifest, describe(staged))
-        if difference:
-            raise PublishError(f"{version} is damaged: {difference}")
+            actual = describe(staged)
+        _check(version, manifest, actual)
         try:
             return rename_into_place(staged, base_path, number)
         except PublishError:
@@ -98,6 +103,11 @@ def partial_copy(version: Store, places: Set[Path]) -> Iterator[Path]:
                     (copy / name).parent.mkdir(parents=True, exist_ok=True)
                     version.download(name, copy / name)
         yield copy
+
+
+def _check(version: Store, manifest: Manifest, actual: Manifest) -> None:
+    if difference := find_difference(manifest, actual):
+        raise PublishError(f"{version} is damaged: {difference}")
 
 
 def _same(target: Path, manifest: Manifest, version: Store) -> Path:

@@ -174,7 +174,7 @@ class Buckets:
         if not published:
             raise PublishError(f"no complete version in {store}")
         if not bucket.is_checked:
-            remove_differing(store, folder, published, progress=progress)
+            remove_differing(store, folder, sizes, progress=progress)
             bucket.is_checked = True
         wanted = {number: sizes[number] for policy in policies for number in select(policy, published)}
         bucket.copied = frozenset(wanted.keys() & folders.published_versions(folder).keys())

@@ -89,12 +89,24 @@ def test_a_full_disk_is_reported_with_the_folder(version: Store, tmp_path: Path)
         pull(memory_store(fill, version.url), tmp_path)
 
 
-def test_a_damaged_version_is_not_copied(version: Store, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("content", "downloads"), [(b"INDEX", 4), (b"longer index", 0)], ids=["bytes", "size"])
+def test_a_damaged_version_is_not_copied(version: Store, tmp_path: Path, content: bytes, downloads: int) -> None:
     version.remove("variables/variables.index")
-    version.create("variables/variables.index", b"INDEX")
+    version.create("variables/variables.index", content)
+    steps: list[int] = []
     with pytest.raises(PublishError, match=r"/2 is damaged: variables/variables\.index differs from the manifest$"):
-        pull(version, tmp_path / "flowers")
+        pull(memory_store(steps.append, version.url), tmp_path / "flowers")
+    assert 2 + downloads == len(steps)
     assert not (tmp_path / "flowers").exists()
+
+
+def test_a_manifest_that_is_too_large_is_not_read(
+    version: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size_bytes = version.sizes()[MANIFEST]
+    monkeypatch.setattr("savedmodel_bakery.storage.publish._MAX_MANIFEST_BYTES", size_bytes - 1)
+    with pytest.raises(PublishError, match=f"has {size_bytes} bytes: a manifest has at most {size_bytes - 1}$"):
+        pull(version, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +114,7 @@ def test_a_damaged_version_is_not_copied(version: Store, tmp_path: Path) -> None
     [
         ((GRAPH,), r"no complete version in .*/2: its upload is unfinished$"),
         ((MANIFEST,), r"/2 has no assets\.extra/manifest\.json, so a copy cannot be checked: `bakery publish` writes"),
-        ((GRAPH, MANIFEST, "variables/variables.index"), r"^cannot read .*variables\.index"),
+        ((GRAPH, MANIFEST, "variables/variables.index"), r"/2 is damaged: variables/variables\.index is missing$"),
     ],
     ids=["graph", "manifest", "listed file"],
 )

@@ -121,7 +121,7 @@ def test_a_version_that_cannot_be_copied_is_reported_and_the_served_one_stays(
         return [str(status.error) for status in statuses if status.state is State.START and status.error]
 
     wait_until(lambda: reasons() != [])
-    reason = f"cannot read {server.base}/3/{VARIABLES}: not found"
+    reason = f"{server.base}/3 is damaged: {VARIABLES} is missing"
     assert [f"FAILED_PRECONDITION: {reason}"] == reasons()
     server.wait_for(2)
     server.base.create(f"3/{VARIABLES}", b"index")
