@@ -30,7 +30,7 @@ from savedmodel_bakery.exporter.validation.report import ParityReport, check_wri
 from savedmodel_bakery.exporter.validation.session import SessionProcess
 from savedmodel_bakery.exporter.validation.validate import Int8Evaluation, Validation, validate_and_record
 from savedmodel_bakery.extras import MissingPackageError
-from savedmodel_bakery.storage.folders import check_free
+from savedmodel_bakery.storage.folders import check_free, check_name
 from savedmodel_bakery.tensorflow_import import warnings_hidden
 
 _SHOWN_LABELS = 3
@@ -175,7 +175,7 @@ def bake(
     model = values.get("model")
     if model is None:
         raise RecipeError("no model given: pass --model, or state it in the --recipe file")
-    base_path = Path(out) / publish.check_name(publish.default_name(model) if name is None else name)
+    base_path = Path(out) / check_name(publish.default_name(model) if name is None else name)
     check_free(base_path, version)
     if parity_html is not None:
         check_writable(Path(parity_html))

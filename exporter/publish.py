@@ -7,13 +7,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from savedmodel_bakery.errors import PublishError, quote
+from savedmodel_bakery.errors import PublishError
 from savedmodel_bakery.exporter.recipe import read_recipe_file
 from savedmodel_bakery.storage.folders import rename_into_place, staging, writing
 from savedmodel_bakery.storage.store import Store
@@ -24,7 +23,6 @@ RECIPE_FILE = version_folder.RECIPE
 FUNCTION_FILE = Path("assets.extra") / "function.toml"
 PIPELINE_FILE = Path("assets.extra") / "pipeline.toml"
 PARITY_FILE = Path("assets.extra") / "parity.json"
-_MAX_NAME_BYTES = 200  # file systems allow 255: room for suffixes
 
 T = TypeVar("T")
 
@@ -45,17 +43,6 @@ def default_name(model: str) -> str:
     parts = [part for part in Path(model.rpartition(":")[2]).parts if not part.isdecimal()]  # without the version
     stem = re.sub(r"\.(keras|h5|onnx)$", "", parts[-1]) if parts else ""
     return re.sub(r"\W+", "_", stem).strip("_") or "model"
-
-
-def check_name(name: str, *, of: str = "model") -> str:
-    """Return the name of a model, or of something that becomes one, such as a step, if a folder can have it."""
-    is_folder_name = name not in ("", ".", "..") and len(os.fsencode(name)) <= _MAX_NAME_BYTES
-    if not is_folder_name or not name.isprintable() or any(character in name for character in "/:\\"):
-        raise PublishError(
-            f"invalid {of} name {quote(name)}: must be text without / \\ : and control characters, and not . or .., of "
-            f"at most {_MAX_NAME_BYTES} bytes"
-        )
-    return name
 
 
 def check_same_model(base: Path | Store, model: str) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from savedmodel_bakery.errors import PublishError
 from savedmodel_bakery.exits import as_usage_error, print_error, resumable
 from savedmodel_bakery.groups import Command, FloatRange, reject_options
 from savedmodel_bakery.interrupts import interrupt_on_termination
@@ -137,15 +138,14 @@ def package(folder: Path, cloud: str, name: str | None, out: Path) -> None:  # n
     NAME/NUMBER/saved_model.pb and the other files; equal versions give equal archives. Prints the path of the archive.
     """
     from savedmodel_bakery.storage import package as steps
-    from savedmodel_bakery.storage.folders import find_version
+    from savedmodel_bakery.storage.folders import check_name, find_version
 
     folder = find_version(folder).resolve()
     number = version_number(folder.name)
     if number is None:
         raise click.UsageError(f"the name of {folder} is not a number: pass the folder of a version, such as MODEL/1")
-    name = folder.parent.name if name is None else name
-    if not name or "/" in name or name in (".", ".."):
-        raise click.UsageError(f"invalid name {name!r}: must be the name of a folder")
+    with as_usage_error(PublishError):
+        name = check_name(folder.parent.name if name is None else name)
     with interrupt_on_termination():
         click.echo(steps.package(folder, name, number, out))
 

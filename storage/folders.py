@@ -14,10 +14,11 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from savedmodel_bakery.errors import PublishError
+from savedmodel_bakery.errors import PublishError, quote
 from savedmodel_bakery.interrupts import cleaning_up
 
 _MAX_VERSION = 2**63 - 1
+_MAX_NAME_BYTES = 200  # file systems allow 255: room for suffixes
 _STAGING_PREFIX = ".staging-"
 _REMOVED_PREFIX = ".pruned-"  # servers ignore a folder whose name is not a number
 
@@ -42,6 +43,17 @@ def find_version(path: Path) -> Path:
             f"no SavedModel in {path}: must be the folder of a version, such as MODEL/1, or a folder with versions"
         )
     return versions[max(versions)]
+
+
+def check_name(name: str, *, of: str = "model") -> str:
+    """Return the name of a model, or of something that becomes one, such as a step, if a folder can have it."""
+    is_folder_name = name not in ("", ".", "..") and len(os.fsencode(name)) <= _MAX_NAME_BYTES
+    if not is_folder_name or not name.isprintable() or any(character in name for character in "/:\\"):
+        raise PublishError(
+            f"invalid {of} name {quote(name)}: must be text without / \\ : and control characters, and not . or .., of "
+            f"at most {_MAX_NAME_BYTES} bytes"
+        )
+    return name
 
 
 def check_free(base_path: Path, version: int | None) -> None:

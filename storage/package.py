@@ -7,6 +7,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
+from savedmodel_bakery.errors import PublishError
 from savedmodel_bakery.storage.folders import check_outside_versions, writing
 
 
@@ -19,9 +20,12 @@ def package(version: Path, name: str, number: int, out: Path) -> Path:
         The path of the archive.
 
     Raises:
-        PublishError: a file can't be read, or the archive can't be written, or would be in a version's folder.
+        PublishError: a file can't be read, or the archive can't be written, would be in a version's folder, or would
+            replace what is not a regular file.
     """
     check_outside_versions(out.parent)
+    if out.exists() and not out.is_file():
+        raise PublishError(f"cannot write to {out}: must be a regular file")
     with writing(out), tempfile.TemporaryDirectory(prefix=".package-", dir=out.parent) as folder:
         staged = Path(folder) / out.name
         with (

@@ -10,9 +10,10 @@ import click
 from savedmodel_bakery.exporter.commands import options
 from savedmodel_bakery.exporter.commands.output import open_output
 from savedmodel_bakery.exporter.commands.running import NO_EVIDENCE, print_progress, print_warning, tensorflow
-from savedmodel_bakery.exporter.publish import check_name, check_same_model, default_name
+from savedmodel_bakery.exporter.publish import check_same_model, default_name
 from savedmodel_bakery.exporter.recipe import RecipeFile, read_recipe_file
 from savedmodel_bakery.groups import Command
+from savedmodel_bakery.storage.folders import check_name
 from savedmodel_bakery.storage.store import Store
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 import click
 
 from savedmodel_bakery.errors import PublishError, RecipeError
-from savedmodel_bakery.exporter.publish import check_name
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.recipe.fields import REQUIRED, Choice, Field, Switch, WholeNumber
 from savedmodel_bakery.exporter.resources import photos_in
 from savedmodel_bakery.groups import FloatRange, option_group
 from savedmodel_bakery.storage.arguments import FolderOrUrl
+from savedmodel_bakery.storage.folders import check_name
 
 F = TypeVar("F", bound=Callable[..., Any])
 

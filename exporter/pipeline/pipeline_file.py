@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from savedmodel_bakery.errors import PipelineError, PublishError
-from savedmodel_bakery.exporter.publish import PIPELINE_FILE, check_name
+from savedmodel_bakery.exporter.publish import PIPELINE_FILE
 from savedmodel_bakery.files import parse_toml, read_small
+from savedmodel_bakery.storage.folders import check_name
 
 DEFAULT_SIGNATURE = "serving_default"
 

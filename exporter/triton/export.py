@@ -14,11 +14,11 @@ from google.protobuf.json_format import ParseDict, ParseError
 from savedmodel_bakery.errors import PublishError, TritonError
 from savedmodel_bakery.exporter.pipeline.check import CheckedStep, check_pipeline
 from savedmodel_bakery.exporter.pipeline.pipeline_file import read_pipeline_file
-from savedmodel_bakery.exporter.publish import RECIPE_FILE, check_name, model_name
+from savedmodel_bakery.exporter.publish import RECIPE_FILE, model_name
 from savedmodel_bakery.exporter.signatures import Signature, read_signatures
 from savedmodel_bakery.exporter.triton.config import InputData, Options, ensemble_config, model_config
 from savedmodel_bakery.exporter.triton.repository import Model, write_models
-from savedmodel_bakery.storage.folders import find_version
+from savedmodel_bakery.storage.folders import check_name, find_version
 from savedmodel_bakery.wire import dtypes, schema, version_folder
 from savedmodel_bakery.wire.status import StatusError
 from savedmodel_bakery.wire.tensors import decode_array

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tarfile
 from pathlib import Path
 
@@ -66,7 +67,8 @@ def test_a_package_has_the_files_of_a_version_and_nothing_of_their_origin(tmp_pa
 @pytest.mark.parametrize(
     ("folder", "options", "code", "message"),
     [
-        ("flowers/2", ["--name", "a/b"], 2, "invalid name 'a/b': must be the name of a folder"),
+        ("flowers/2", ["--name", "a/b"], 2, "invalid model name 'a/b': must be text without / \\ : and control char"),
+        ("flowers/2", ["--out", "flowers/pipe"], 1, "cannot write to flowers/pipe: must be a regular file"),
         ("flowers/new", [], 2, "is not a number: pass the folder of a version, such as MODEL/1"),
         (".", [], 1, "no SavedModel in"),
         ("flowers/2", ["--out", "/nowhere/model.tar.gz"], 1, "cannot write to /nowhere/model.tar.gz: No such file or"),
@@ -85,6 +87,7 @@ def test_what_cannot_be_packaged(
     monkeypatch.chdir(tmp_path)
     for name in ("2", "new"):
         write_version(tmp_path / "flowers" / name)
+    os.mkfifo(tmp_path / "flowers" / "pipe")
     arguments = [tmp_path / folder, "--for", "sagemaker", "--out", tmp_path / "out.tar.gz", *options]
     ended = command_line.run(package, arguments, capsys)
     assert (code, "") == ended[:2]
