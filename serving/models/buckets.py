@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
+import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
@@ -230,6 +231,7 @@ def _lock(folder: Path) -> ExitStack:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         stack.enter_context(folders.locked(folder))
+        tempfile.TemporaryFile(dir=folder).close()  # a folder that is read-only can be locked
     except BlockingIOError as error:
         raise StatusError(
             Code.FAILED_PRECONDITION, f"{folder} is the cache of another server: choose another with --model_cache_dir"

@@ -194,8 +194,10 @@ def test_a_cache_folder_has_one_server(tmp_path: Path, base: Store) -> None:
     with pytest.raises(StatusError, match=f"{tmp_path} is the cache of another server: choose another with --model_"):
         Buckets(tmp_path, lambda: None).check(models)
     Buckets(tmp_path, lambda: None).check({"m": ModelConfig("m", "/models/m")})
-    with pytest.raises(StatusError, match=r"^FAILED_PRECONDITION: cannot use /dev/null as cache: .*; choose anoth"):
-        Buckets(Path("/dev/null"), lambda: None).check(models)
+    for unusable in ("/dev/null", "/proc"):  # no folder, and one that can be locked only
+        message = f"^FAILED_PRECONDITION: cannot use {unusable} as cache: .*; choose anoth"
+        with pytest.raises(StatusError, match=message):
+            Buckets(Path(unusable), lambda: None).check(models)
 
 
 def test_a_server_of_local_folders_does_not_import_fsspec() -> None:
