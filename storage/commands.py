@@ -59,13 +59,16 @@ def publish(context: click.Context, folder: Path, url: str, number: int | None, 
     with as_usage_error(ValueError):
         base = open_store(url)
     if version_number(base.name) is not None:
-        raise click.UsageError(f"{base} ends with a number: pass the URL of the model, {base.url.rpartition('/')[0]}")
+        raise click.UsageError(
+            f"{base} ends with a number: pass the URL of a model, such as s3://bucket/models/flowers"
+        )
     folder = find_version(folder)
     if number is None:
         number = version_number(folder.resolve().name)
     if number is None:
         raise click.UsageError(f"the name of {folder} is not a number: pass the folder of a version, or --version")
     with _interruptible(context):
+        _print_progress(f"listing {base}")
         click.echo(steps.publish(folder, base, number, restart=restart, progress=_print_progress))
 
 
@@ -107,6 +110,7 @@ def pull(context: click.Context, url: str, folder: Path, interval_s: float | Non
     elif version_number(store.name) is not None:
         raise click.UsageError(f"{store} ends with a number: --watch takes the URL of a model")
     with _interruptible(context):
+        _print_progress(f"listing {store}")
         if interval_s is not None:
             watch(
                 store,

@@ -81,10 +81,11 @@ def serve(
     """
     from savedmodel_bakery.serving.models import buckets, storage
 
-    if isinstance(folder, Store):
-        model = buckets.find_model(folder, name)
-    else:
-        with as_usage_error(ValueError):
+    with as_usage_error(ValueError):
+        if isinstance(folder, Store):
+            click.echo(f"listing {folder} …", err=True)
+            model = buckets.find_model(folder, name)
+        else:
             model = storage.find_model(folder, name)
     name = model.name
     if not name.isprintable():

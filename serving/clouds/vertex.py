@@ -44,6 +44,7 @@ def copy_model(url: str) -> str:
     """
     try:
         store = open_store(url)
+        logger.info("listing %s", store)
         if GRAPH in store.sizes():
             version, number = store, 1
         else:

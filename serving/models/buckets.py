@@ -214,6 +214,7 @@ def check_reachable(models: Mapping[str, ModelConfig]) -> None:
     for config in models.values():
         if config.is_url:
             store = open_base_path(config)
+            logger.info("listing %s", store)
             try:
                 published_versions(store)
             except STORAGE_ERRORS as error:

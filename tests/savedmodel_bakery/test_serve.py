@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import command_line
 import model_makers
 import pytest
 import requests
@@ -147,6 +148,11 @@ def test_serve_rejects_options_that_can_not_work(tmp_path: Path, options: tuple[
     ended = run("serve", "model", *options, folder=tmp_path)
     assert (2, "") == (ended.returncode, ended.stdout)
     assert message in " ".join(ended.stderr.split())
+
+
+def test_serve_rejects_a_url_that_has_only_the_number_of_a_version(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, stderr = command_line.run(serve.serve, ["memory://1"], capsys)
+    assert (2, True) == (code, "must be the URL of a folder, such as s3://bucket/models/flowers" in stderr)
 
 
 def test_serve_names_a_port_that_is_in_use(tmp_path: Path) -> None:

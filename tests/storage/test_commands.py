@@ -21,9 +21,9 @@ def test_a_version_is_published_under_its_number_and_pulled(tmp_path: Path, caps
     files = contents(write_version(tmp_path / "flowers" / "7"))
     size_mb = sum(map(len, files.values())) / 1e6
     ended = command_line.run(publish, [tmp_path / "flowers" / "7", f"{base}/"], capsys)
-    assert (0, f"{base}/7\n", f"uploading 4 files, {size_mb:.1f} MB …\nchecking them …\n") == ended
+    assert (0, f"{base}/7\n", f"listing {base} …\nuploading 4 files, {size_mb:.1f} MB …\nchecking them …\n") == ended
     ended = command_line.run(pull, [base, tmp_path / "copy"], capsys)
-    assert (0, f"{tmp_path}/copy/7\n", f"downloading 4 files, {size_mb:.1f} MB …\n") == ended
+    assert (0, f"{tmp_path}/copy/7\n", f"listing {base} …\ndownloading 4 files, {size_mb:.1f} MB …\n") == ended
 
 
 def test_of_the_folder_of_a_model_the_newest_version_is_published(tmp_path: Path, capsys: Capture) -> None:
@@ -37,7 +37,7 @@ def test_of_the_folder_of_a_model_the_newest_version_is_published(tmp_path: Path
 @pytest.mark.parametrize(
     ("name", "url", "message"),
     [
-        ("7", "memory://models/flowers/7", "ends with a number: pass the URL of the model, memory://models/flowers"),
+        ("7", "memory://models/flowers/7", "ends with a number: pass the URL of a model"),
         ("7", "://models/flowers", "invalid URL '://models/flowers': must be the URL of a folder, such as s3://bucket"),
         ("7", "models/flowers", "must be the URL of a folder, such as s3://bucket/models/flowers"),
         ("version", "memory://models/flowers", "is not a number: pass the folder of a version, or --version"),
