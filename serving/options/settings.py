@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 _DEFAULT_METRICS_PATH = "/monitoring/prometheus/metrics"
 
+_ROUTES = ("health_route", "predict_route")
 _ROUTE = re.compile(r"/[\w.~:/-]+", re.ASCII)
 _MAX_INT32 = 2**31 - 1
 _RANGES = {
@@ -120,7 +121,7 @@ def check_flags(flags: CommandLine) -> None:
 
 
 def _check_routes(flags: CommandLine) -> None:
-    routes = {name: flags.text(name) for name in ("health_route", "predict_route") if flags.text(name)}
+    routes = {name: flags.text(name) for name in _ROUTES if flags.text(name)}
     for name, route in routes.items():
         if not _ROUTE.fullmatch(route):
             raise invalid_argument(f"invalid {name} {route}: must be a path such as /ping, without a query")
@@ -219,7 +220,13 @@ def _read_metrics_path(flags: CommandLine) -> str | None:
     if not flags.text("monitoring_config_file") or not flags.integer("rest_api_port"):
         return None
     message = config_files.read_message(Path(flags.text("monitoring_config_file")), schema.MonitoringConfig)
-    return (message.prometheus_config.path or _DEFAULT_METRICS_PATH) if message.prometheus_config.enable else None
+    if not message.prometheus_config.enable:
+        return None
+    path: str = message.prometheus_config.path or _DEFAULT_METRICS_PATH
+    for name in _ROUTES:
+        if flags.text(name) == path:
+            raise invalid_argument(f"{name} and the metrics page are both {path}: choose two different paths")
+    return path
 
 
 def _read_session(flags: CommandLine) -> Any:

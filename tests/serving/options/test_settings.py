@@ -158,3 +158,11 @@ def test_an_unusable_tokens_file_is_an_error(tmp_path: Path, content: str | None
     with pytest.raises(StatusError) as error:
         read_settings(flags.parse([MODEL, f"--auth_tokens_file={path}"]))
     assert message.format(path=path) == str(error.value)
+
+
+@pytest.mark.parametrize("name", ["health_route", "predict_route"])
+def test_a_route_cannot_be_the_path_of_the_metrics(tmp_path: Path, name: str) -> None:
+    (tmp_path / "monitoring").write_text('prometheus_config { enable: true path: "/a" }')
+    arguments = (f"--monitoring_config_file={tmp_path / 'monitoring'}", "--rest_api_port=8501", f"--{name}=/a")
+    with pytest.raises(StatusError, match=f"{name} and the metrics page are both /a: choose two different paths$"):
+        read_settings(flags.parse([MODEL, *arguments]))
