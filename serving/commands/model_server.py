@@ -181,18 +181,18 @@ def _handle_unknown(command_line: flags.CommandLine, program: str) -> None:
         print(f"unknown argument: {command_line.unknown}\n{flags.usage(program)}", flush=True)
         return
     shown = command_line.unknown or '""'
-    _print_error(log.escape(f"unknown argument: {shown}; {command_line.hint}"))
+    _print_error(f"unknown argument: {shown}; {command_line.hint}")
     sys.exit(_FAILURE)
 
 
 def _print_error(text: str) -> None:
     with suppress(OSError):  # the exit code tells it too
-        print(text, file=sys.stderr)
+        print(log.escape(text), file=sys.stderr)
 
 
 def _fail(reason: str) -> NoReturn:
     with suppress(OSError):  # nobody reads the output any more
-        print(f"Failed to start server. Error: {reason}", flush=True)
+        print(log.escape(f"Failed to start server. Error: {reason}"), flush=True)
     _exit(_FAILURE)
 
 

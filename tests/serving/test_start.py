@@ -167,9 +167,9 @@ def test_invalid_flags_have_a_reason(arguments: list[str], message: str) -> None
     assert f"INVALID_ARGUMENT: {message}" == str(raised.value)
 
 
-def test_invalid_flags_end_the_start() -> None:
-    result = run("--model_base_path=models/m", "--model_name=m")
-    message = "Expected model m to have an absolute path or URI; got base_path()=models/m"
+def test_invalid_flags_end_the_start_with_one_line() -> None:
+    result = run("--model_base_path=models/m\n", "--model_name=m")
+    message = r"Expected model m to have an absolute path or URI; got base_path()=models/m\n"
     assert (255, f"Failed to start server. Error: INVALID_ARGUMENT: {message}\n") == (result.returncode, result.stdout)
 
 
