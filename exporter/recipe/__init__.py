@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from html import escape
 from os import PathLike
 from pathlib import Path
@@ -252,7 +253,9 @@ def convert_values(values: Mapping[str, Any]) -> dict[str, Any]:
     unknown = sorted(values.keys() - Recipe.FIELDS.keys())
     if unknown:
         fields = "field" if len(unknown) == 1 else "fields"
-        raise RecipeError(f"unknown recipe {fields} {_listed(unknown)}; a recipe has {_listed(Recipe.FIELDS)}")
+        similar = dict.fromkeys(near for name in unknown for near in get_close_matches(name, Recipe.FIELDS))
+        advice = f"did you mean {_listed(similar, 'or')}?" if similar else f"a recipe has {_listed(Recipe.FIELDS)}"
+        raise RecipeError(f"unknown recipe {fields} {_listed(unknown)}; {advice}")
     return {name: Recipe.FIELDS[name].convert(value) for name, value in values.items() if value is not None}
 
 

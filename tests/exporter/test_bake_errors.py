@@ -123,7 +123,7 @@ REJECTED: dict[str, tuple[list[str], int, list[str]]] = {
     "recipe file with a typo": (
         [*BUILD, "--recipe", "typo.toml"],
         1,
-        ["recipe file typo.toml: unknown recipe field crops; a recipe has model, weights, source_signature,"],
+        ["recipe file typo.toml: unknown recipe field crops; did you mean crop"],
     ),
     "no recipe file": ([*BUILD, "--recipe", "none.toml"], 2, ["'none.toml' does not exist"]),
     "size as a word": ([*BUILD, "--size", "big"], 2, ["invalid size 'big': must be SIDE or HEIGHTxWIDTH"]),
