@@ -82,8 +82,8 @@ LIES: dict[str, tuple[dict[str, Any], bytes, str]] = {
 
 @pytest.mark.parametrize(("document", "data", "message"), LIES.values(), ids=LIES)
 def test_lies(server: AttackedServer, document: dict[str, Any], data: bytes, message: str) -> None:
-    """Sent: declarations that don't fit the data, 8 times at once. Allowed: 400 with the tensor, short, and 250 MB."""
-    with HonestCallers(server) as others, server.growing_at_most(250), ThreadPoolExecutor(CALLS) as callers:
+    """Sent: declarations that don't fit the data, 8 times at once. Allowed: 400 with the tensor, short, and 300 MB."""
+    with HonestCallers(server) as others, server.growing_at_most(300), ThreadPoolExecutor(CALLS) as callers:
         answers = list(callers.map(lambda _: post(server, document, data), range(CALLS)))
     for status, error in answers:
         assert (400, True) == (status, message in error), error[:1000]
