@@ -14,6 +14,7 @@ from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _GROUPS = Path("/proc/self/cgroup")
 _MOUNT = Path("/sys/fs/cgroup")
 _PROC = Path("/proc")
@@ -185,12 +186,14 @@ class StopSignals:
         self._received, written = os.pipe()
         os.set_blocking(written, False)
         signal.set_wakeup_fd(written)
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in _SIGNALS:
             signal.signal(number, lambda *_: None)
         threading.Thread(target=self._run, name="signals", daemon=True).start()
 
     def _run(self) -> None:
-        while os.read(self._received, 1):
+        while received := os.read(self._received, 1):
+            if received[0] not in _SIGNALS:  # one that other code has a handler for
+                continue
             try:
                 self.action()
             except Exception:
