@@ -51,7 +51,19 @@ _OLDEST = TESTED_VERSIONS[0]
 OLDEST: Mapping[str, str] = {
     **{
         f"`--task {task}`": _OLDEST
-        for task in ("classify", "binary", "multilabel", "embed", "regress", "detect", "segment")
+        for task in [
+            "classify",
+            "binary",
+            "multilabel",
+            "embed",
+            "regress",
+            "detect",
+            "segment",
+            "keypoints",
+            "image",
+            "tensors",
+            "heads",
+        ]
     },
     **{f"`--precision {precision}`": _OLDEST for precision in ("float32", "bfloat16", "float16", "int8")},
     "`--batch-max`": _OLDEST,

@@ -32,7 +32,7 @@ def ask_runtime(python: str | Path, requests: Requests, folder: Path) -> Answers
     files[0].write_bytes(pickle.dumps(requests))
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment["TF_CPP_MIN_LOG_LEVEL"] = "3"
-    subprocess.run([python, __file__, *files], check=True, env=environment, timeout=240)
+    subprocess.run([python, __file__, *files], check=True, env=environment, timeout=480)
     return Answers(*pickle.loads(files[1].read_bytes()))
 
 
