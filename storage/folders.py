@@ -10,7 +10,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -83,8 +83,13 @@ def check_outside_versions(folder: Path) -> None:
 
 
 def next_version(base_path: Path) -> int:
-    """Return the highest number in use plus one; 1 if there is none."""
-    return max(_numbered(base_path), default=0) + 1
+    """Return the number after the highest in use under a base path; 1 for the first version."""
+    return number_after(_numbered(base_path))
+
+
+def number_after(used: Collection[int]) -> int:
+    """Return the number after the highest of those in use; 1 for the first version."""
+    return max(used, default=0) + 1
 
 
 @contextlib.contextmanager
@@ -115,13 +120,15 @@ def remove(path: Path) -> None:
 
     A server never finds a part of it, even if this process is killed.
     """
-    with writing(path.parent):
-        is_hidden = path.name.startswith(_REMOVED_PREFIX)
+    is_hidden = path.name.startswith(_REMOVED_PREFIX)
+    try:
         hidden = path if is_hidden else path.rename(path.with_name(f"{_REMOVED_PREFIX}{path.name}"))
         if hidden.is_symlink():
             hidden.unlink()
         else:
             shutil.rmtree(hidden)
+    except OSError as error:
+        raise PublishError(f"cannot remove {path}: {error.strerror or error}") from error
 
 
 def find_remains(base_path: Path) -> list[Path]:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from savedmodel_bakery.errors import PublishError
-from savedmodel_bakery.storage.folders import check_number
+from savedmodel_bakery.storage.folders import check_number, number_after
 from savedmodel_bakery.storage.manifest import GRAPH, MANIFEST, Manifest, decode, describe, encode, find_difference
 from savedmodel_bakery.storage.store import Store
 from savedmodel_bakery.wire.version_folder import version_number
@@ -46,7 +46,7 @@ def check_free(base: Store, number: int | None) -> None:
     """Reject a number that is in use, before the expensive work begins. None is the next one."""
     used = started_versions(base)
     if number is None:
-        number = _following(used)
+        number = number_after(used)
     check_number(number)
     if number in used:
         raise _taken(base, number, used)
@@ -55,7 +55,7 @@ def check_free(base: Store, number: int | None) -> None:
 def publish_next(folder: Path, base: Store, *, progress: Callable[[str], None]) -> Store:
     """Publish a version's folder under the highest number in use plus one; 1 if there is none."""
     while True:
-        number = _following(started_versions(base))
+        number = number_after(started_versions(base))
         try:
             return publish(folder, base, number, progress=progress)
         except VersionTakenError:  # another publisher was faster
@@ -187,10 +187,5 @@ def _check(version: Store, manifest: Manifest, names: list[str]) -> None:
 def _taken(base: Store, number: int, used: Collection[int]) -> VersionTakenError:
     return VersionTakenError(
         f"version {number} already exists in {base}, and published versions are never overwritten; the next free "
-        f"version is {_following(used)}"
+        f"version is {number_after(used)}"
     )
-
-
-def _following(used: Collection[int]) -> int:
-    """Return the highest number in use plus one; 1 if there is none."""
-    return max(used, default=0) + 1

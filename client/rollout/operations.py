@@ -1,4 +1,7 @@
-"""The steps of a rollout, each from its checks to its effect on the servers. All raise RolloutError and ClientError."""
+"""The steps of a rollout, each from its checks to its effect on the servers.
+
+All raise RolloutError and ClientError, and those that read or remove versions PublishError.
+"""
 
 from __future__ import annotations
 
