@@ -132,7 +132,7 @@ def bake(
         require_parity: whether to reject a version beyond that tolerance; False publishes it with its report.
         reference: the ONNX model that `model` was converted from, to compare the answers with on the same pixels; the
             tolerance is `agreement.CONVERSION`, except for those of atol, rtol, share and iou that are not None.
-        min_agreement: for precision int8, the share of photos that must have the same labels as in float32; None is
+        min_agreement: for precision int8, the share of photos whose answers must agree with those of float32; None is
             0.95. They are `photos` without those to calibrate with, or else a part of the calibration folder.
         parity_html: file for an HTML page of the comparison, which is written even if the version is rejected.
         progress: called with each step, in a few words.

@@ -65,7 +65,8 @@ OLDEST: Mapping[str, str] = {
             "heads",
         ]
     },
-    **{f"`--precision {precision}`": _OLDEST for precision in ("float32", "bfloat16", "float16", "int8")},
+    **{f"`--precision {precision}`": _OLDEST for precision in ("float32", "bfloat16", "float16")},
+    "`--precision int8`": "2.18.1",  # for matrix products; convolutions alone also give the same from 2.14.1 on
     "`--batch-max`": _OLDEST,
 }
 """The version from which on all in `TESTED_VERSIONS` give the same answers, by an option of a bake."""

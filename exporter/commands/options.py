@@ -52,7 +52,7 @@ min_agreement = click.option(
     "--min-agreement",
     type=FloatRange(0, 1),
     show_default="0.95",
-    help="For precision int8: share of photos whose label must be that of float32.",
+    help="For precision int8: share of photos whose answers must agree with those of float32.",
 )
 parity_html = click.option(
     "--parity-html",

@@ -59,7 +59,7 @@ _STEPS: Mapping[str, Callable[[FlatGraph], None]] = {
     "suit-cpu-kernels": suit_cpu_kernels,
 }
 
-MAX_FILTER_BYTES = 2**31 - 2**24
+MAX_WEIGHT_BYTES = 2**31 - 2**24
 """A SavedModel's graph is one protobuf message, of 2 GiB at most; 16 MiB are for the rest of the graph."""
 
 
@@ -87,28 +87,30 @@ def optimise(
 def optimise_int8(
     network: ConcreteFunction, steps: Collection[str], images: np.ndarray
 ) -> tuple[ConcreteFunction, list[Variable], Coverage]:
-    """Optimise a network as `optimise` does, and quantise its convolutions to 8-bit integers.
+    """Optimise a network as `optimise` does, and quantise its convolutions and matrix products to 8-bit integers.
 
-    Int8 takes the place of the step `suit-cpu-kernels`. The images to calibrate with are normalised, float32
+    The step `suit-cpu-kernels` is for what stays float32. The images to calibrate with are normalised, float32
     [images, height, width, channels]. Returns a function that approximates the network, the variables it reads, and how
     much of it is quantised.
     """
     graph = flatten(network)
     coverage = Coverage(0, 0.0, 0)
     if graph is not None:
-        _apply(graph, set(steps) - {"suit-cpu-kernels"})
+        suited = set(steps) & {"suit-cpu-kernels"}
+        _apply(graph, set(steps) - suited)
         graph.prune()
         coverage = quantise(graph, images)
+        _apply(graph, suited)
         graph.prune()
-    if graph is None or not coverage.convolutions:
+    if graph is None or not coverage.layers:
         raise SourceError(
-            "precision int8 has no effect on this network: it has no convolution of 8 or more input channels in one "
-            "group before its last layer, or uses control flow of TensorFlow 1; bake with --precision float32"
+            "precision int8 has no effect on this network: no convolution or matrix product before its last layer is "
+            "large enough to gain from it, or it uses control flow of TensorFlow 1; bake with --precision float32"
         )
-    if coverage.filter_bytes > MAX_FILTER_BYTES:
+    if coverage.weight_bytes > MAX_WEIGHT_BYTES:
         raise SourceError(
-            f"the int8 filters of this network have {coverage.filter_bytes} bytes: they are part of the graph, "
-            f"which can have at most {MAX_FILTER_BYTES}; bake with --precision float32"
+            f"the int8 weights of this network have {coverage.weight_bytes} bytes: they are part of the graph, "
+            f"which can have at most {MAX_WEIGHT_BYTES}; bake with --precision float32"
         )
     return *graph.trace(), coverage
 

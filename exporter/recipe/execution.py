@@ -12,7 +12,6 @@ from savedmodel_bakery.exporter.recipe.fields import Choice, FieldGroup, Parsed,
 OPTIMISATIONS = ("drop-dead-operations", "fold-batch-norm", "fold-constants", "share-constants", "suit-cpu-kernels")
 
 INT8 = "int8"
-TASKS_WITH_INT8 = ("classify", "binary", "multilabel")
 
 # Without them, convolutions have no bias to quantise, or a kernel that is computed in the graph.
 _STEPS_FOR_INT8 = frozenset({"drop-dead-operations", "fold-batch-norm", "fold-constants"})
@@ -60,8 +59,7 @@ class Optimisation(FieldGroup):
         Choice("float32", "bfloat16", "float16", INT8),
         "Type that the network computes in, except for its last matrix product. 16 bits halve the weights, "
         "change the answers (see --parity-atol), and are faster only on hardware that supports them. int8 needs "
-        "--calibration, changes the answers more (see --min-agreement), and is faster on CPUs with AVX512-VNNI; "
-        f"for tasks {', '.join(TASKS_WITH_INT8)}.",
+        "--calibration, changes the answers more (see --min-agreement), and is faster on CPUs with AVX512-VNNI.",
         default="float32",
     )
     calibration: str | None = recipe_field(
@@ -92,14 +90,6 @@ class Optimisation(FieldGroup):
     def digests(self) -> frozenset[str]:
         """The digests of the photos that the network was calibrated with; empty before it is baked."""
         return frozenset() if self.calibration_digests is None else frozenset(parse_digests(self.calibration_digests))
-
-    def check_task(self, task: str | None) -> None:
-        """Check that the precision is for the task; None allows all."""
-        if self.is_int8 and task is not None and task not in TASKS_WITH_INT8:
-            raise RecipeError(
-                f"invalid precision {INT8!r}: it is for tasks {', '.join(TASKS_WITH_INT8)}, not for task {task}; bake "
-                "with --precision float32"
-            )
 
     def _check_combination(self) -> None:
         if not self.is_int8:

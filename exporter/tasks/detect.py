@@ -40,6 +40,8 @@ class Detect(BoxSettings, Task):
     name: ClassVar[str] = "detect"
     measure: ClassVar[str] = "share of boxes without a partner"
     tolerance: ClassVar[Tolerance] = Tolerance(atol=0.01, share=0.99, iou=0.9)
+    common: ClassVar[str] = "the same boxes, with an IoU of 0.9,"
+    approximation: ClassVar[Tolerance] = Tolerance(atol=0.1, share=0.9, iou=0.9)
 
     @property
     def max_side(self) -> int | None:  # type: ignore[override]

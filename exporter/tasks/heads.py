@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
+import numpy as np
+
 from savedmodel_bakery.errors import RecipeError, VerificationError
 from savedmodel_bakery.exporter.tasks.classify import Classify
 from savedmodel_bakery.exporter.tasks.task import (
     Answers,
+    Change,
     Column,
     Comparison,
     NetworkResult,
@@ -29,6 +32,7 @@ class Heads(Task):
 
     name: ClassVar[str] = "heads"
     measure: ClassVar[str] = "largest difference of a head, in the measure of its task"
+    common: ClassVar[str] = "answers of all heads, as their tasks count them,"
     max_side: ClassVar[int | None] = 2**16 - 1  # the limit of pictures and maps, which heads may be
     tasks: Mapping[str, Task]  # by the names of the heads
 
@@ -87,6 +91,17 @@ class Heads(Task):
                 for doubt in comparison.doubts
             ),
         )
+
+    def compare_approximation(self, answers: Answers, result: NetworkResult) -> Change:
+        """See `Task.compare_approximation`. The answers agree as far as those of the head that agrees least."""
+        changes = [
+            task.compare_approximation(
+                {_main(task)[0]: answers[name]}, NetworkResult(of_head(result.outputs, name), result.size)
+            )
+            for name, task in self.tasks.items()
+        ]
+        differences = np.array([change.changes.max() for change in changes])
+        return Change(min(change.agreement for change in changes), differences.max(keepdims=True))
 
 
 def of_head(by_role: Mapping[str, _Value], name: str) -> dict[str, _Value]:

@@ -36,6 +36,8 @@ class Keypoints(Task):
     name: ClassVar[str] = "keypoints"
     measure: ClassVar[str] = "distance, as a part of the photo's longer side, or difference of scores"
     tolerance: ClassVar[Tolerance] = Tolerance(atol=0.005, rtol=0.01)
+    common: ClassVar[str] = "points within 2 % of the photo's longer side, and scores within 5 % and 0.02,"
+    approximation: ClassVar[Tolerance] = Tolerance(atol=0.02, rtol=0.05)
     names: tuple[str, ...]
     edges: tuple[tuple[int, int], ...]  # which points drawings join
     points: str  # `yx` or `xy`: the order of coordinates; or `maps`: heat maps

@@ -12,10 +12,10 @@ import tensorflow as tf
 from savedmodel_bakery.errors import VerificationError
 from savedmodel_bakery.exporter.tasks.task import (
     Answers,
+    Change,
     Column,
     Comparison,
     Doubt,
-    LabelChange,
     NetworkResult,
     Signature,
     Task,
@@ -33,6 +33,8 @@ class Labelled(Task):
 
     measure: ClassVar[str] = "score difference"
     tolerance: ClassVar[Tolerance] = Tolerance(atol=0.01)
+    common: ClassVar[str] = "the same labels"
+    change: ClassVar[str] = "probabilities change by"
     _probabilities_advice: ClassVar[str] = "--outputs probabilities"
     class_names: tuple[str, ...]  # in the order of class ids
     outputs: str  # what the network returns: `probabilities` or `logits`
@@ -106,16 +108,17 @@ class Labelled(Task):
             self.describe(by_rank[0], expected[by_rank[0]]),
         )
 
-    def compare_labels(self, answers: Answers, result: NetworkResult) -> LabelChange:
-        """Compare the labels of an approximation's answers with those of the network itself.
+    def compare_approximation(self, answers: Answers, result: NetworkResult) -> Change:
+        """See `Task.compare_approximation`. The answers agree if the best label is the same.
 
-        The probability of a label that is not in the answer counts as the lowest one in it, which it is at most.
+        The differences are those of the probabilities of the best labels of both. The probability of a label that is
+        not in the answer counts as the lowest one in it, which it is at most.
         """
         expected = self.expected_scores(result.outputs["vector"])
         class_ids, scores = self.read_best(answers)
         missing = np.setdiff1d(np.argsort(-expected, kind="stable")[: len(class_ids)], class_ids)
         changes = [np.abs(expected[class_ids] - scores), np.maximum(expected[missing] - scores.min(), 0)]
-        return LabelChange(self.has_same_labels(answers, expected), np.concatenate(changes))
+        return Change(float(self.has_same_labels(answers, expected)), np.concatenate(changes))
 
     def has_same_labels(self, answers: Answers, expected: np.ndarray) -> bool:
         """Return whether the label of an answer is the one with the highest probability in `expected`, [labels]."""

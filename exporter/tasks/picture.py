@@ -35,6 +35,8 @@ class Picture(Task):
     name: ClassVar[str] = "image"
     measure: ClassVar[str] = "mean difference of levels, as a part of white"
     tolerance: ClassVar[Tolerance] = Tolerance(atol=0.005)
+    common: ClassVar[str] = "pictures within 2 % of white in the mean"
+    approximation: ClassVar[Tolerance] = Tolerance(atol=0.02)
     max_side: ClassVar[int | None] = 2**16 - 1  # PNG files of more than a million can't be written
     channels: int  # 1 or 3
     lowest: float  # the value that is black

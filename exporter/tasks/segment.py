@@ -44,6 +44,8 @@ class Segment(Task):
     name: ClassVar[str] = "segment"
     measure: ClassVar[str] = "share of different pixels"
     tolerance: ClassVar[Tolerance] = Tolerance(share=0.99)
+    common: ClassVar[str] = "the same pixels"
+    approximation: ClassVar[Tolerance] = Tolerance(share=0.95)
     max_side: ClassVar[int | None] = 2**16 - 1  # as of a JPEG file; PNG files of more than a million can't be written
     class_names: tuple[str, ...]  # in the order of class ids; empty for an id without a name
     outputs: str  # `probabilities`, `logits`, or `ids` if the network returns the class of each pixel

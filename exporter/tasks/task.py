@@ -116,11 +116,11 @@ class Comparison(NamedTuple):
     doubts: tuple[Doubt, ...] = ()
 
 
-class LabelChange(NamedTuple):
-    """How the labels of an image change if a network is replaced by an approximation of it."""
+class Change(NamedTuple):
+    """How the answer for an image changes if a network is replaced by an approximation of it."""
 
-    is_same: bool  # whether the answer has the same label, or for task multilabel the same set of labels
-    changes: np.ndarray  # absolute changes of the probabilities of the best labels of both, [labels]
+    agreement: float  # 0..1; for most tasks 1 if the answer counts as the same, and 0 otherwise
+    changes: np.ndarray  # differences, [any number]
 
 
 class Task(ABC):
@@ -129,6 +129,9 @@ class Task(ABC):
     name: ClassVar[str]
     measure: ClassVar[str]  # what `compare` calls the difference
     tolerance: ClassVar[Tolerance]  # allowed by default between a servable and the reference pipeline
+    # What an approximation's answers have in common with those of the network, and what changes, in a few words.
+    common: ClassVar[str]
+    approximation: ClassVar[Tolerance]  # within which the answers of an approximation count as the same
     max_side: ClassVar[int | None] = None  # height and width of an image, in pixels; None for no limit
 
     @abstractmethod
@@ -144,6 +147,17 @@ class Task(ABC):
         Raises:
             VerificationError: the outputs contradict the recipe's `outputs`, or the answers contradict each other.
         """
+
+    @property
+    def change(self) -> str:
+        """The subject and verb of a sentence with the differences of `compare_approximation`."""
+        return f"the {self.measure} is"
+
+    def compare_approximation(self, answers: Answers, result: NetworkResult) -> Change:
+        """Compare the answers of an approximation of a network with those that follow from the network's outputs."""
+        comparison = self.compare(answers, result, self.approximation)
+        agreement = float(comparison.is_within) if self.approximation.share == 1 else 1 - comparison.difference
+        return Change(agreement, np.array([comparison.difference]))
 
 
 def sigmoid(logits: np.ndarray) -> np.ndarray:

@@ -31,6 +31,8 @@ class Embed(Task):
     name: ClassVar[str] = "embed"
     measure: ClassVar[str] = "cosine distance"
     tolerance: ClassVar[Tolerance] = Tolerance(atol=0.001)
+    common: ClassVar[str] = "embeddings within a cosine distance of 0.01"
+    approximation: ClassVar[Tolerance] = Tolerance(atol=0.01)
     size: int
     normalise: str
     ends_in_sigmoid: bool = False
@@ -88,6 +90,8 @@ class Regress(Task):
     name: ClassVar[str] = "regress"
     measure: ClassVar[str] = "difference"
     tolerance: ClassVar[Tolerance] = Tolerance(atol=1e-4, rtol=0.01)
+    common: ClassVar[str] = "numbers within 5 % and 0.01"
+    approximation: ClassVar[Tolerance] = Tolerance(atol=0.01, rtol=0.05)
     names: tuple[str, ...]
 
     def signatures(self) -> Mapping[str, Signature]:
@@ -125,6 +129,8 @@ class Tensors(Task):
     name: ClassVar[str] = "tensors"
     measure: ClassVar[str] = "difference, as a part of the largest value, or share of different whole numbers"
     tolerance: ClassVar[Tolerance] = Tolerance(atol=1e-4, rtol=0.01, share=0.99)
+    common: ClassVar[str] = "tensors within 5 % of their largest value"
+    approximation: ClassVar[Tolerance] = Tolerance(atol=1e-4, rtol=0.05)
     outputs: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]
 
     def signatures(self) -> Mapping[str, Signature]:

@@ -1,4 +1,4 @@
-"""Compares the labels of an int8 servable with those of the float32 network, on photos it was not calibrated with."""
+"""Compares the answers of an int8 servable with those of the float32 network, on photos it was not calibrated with."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from savedmodel_bakery.errors import ParityError, RecipeError
 from savedmodel_bakery.exporter.calibration import ENOUGH_PHOTOS, describe_unreadable, digest_of
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.servable_module import Quantisation
-from savedmodel_bakery.exporter.tasks.labelled import Labelled
-from savedmodel_bakery.exporter.tasks.task import LabelChange, Task
+from savedmodel_bakery.exporter.tasks.task import Change, Task
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch
 from savedmodel_bakery.exporter.validation.agreement import network_result
 from savedmodel_bakery.exporter.validation.session import PhotoResponse, read_photo
 
 MIN_AGREEMENT = 0.95
-"""Share of photos with the same labels below which a version is rejected by default."""
+"""Share of photos with the same answers below which a version is rejected by default."""
 
 _MIN_PHOTOS = 20
+_NOT_WRITTEN = ("quantisation", "common", "change")
 
 
 def check_min_agreement(stated: float | None, recipe: Recipe) -> float:
-    """Return the share of photos that must have the same labels; None is the default, also of another precision."""
+    """Return the share of photos whose answers must agree; None is the default, also of another precision."""
     if stated is not None and not recipe.optimisation.is_int8:
         raise RecipeError(
             f"--min-agreement is for precision int8, and the recipe has precision {recipe.optimisation.precision}"
@@ -39,20 +39,22 @@ class Int8Agreement:
     """How an int8 servable compares with the float32 network."""
 
     photos: int
-    same: int  # number of photos with the same label, or for task multilabel the same set of labels
-    mean_change: float  # mean absolute change of the probabilities of the best labels of both
+    same: float  # number of photos whose answers agree; of boxes and pixels, a share of a photo may
+    mean_change: float  # mean difference, in the measure of the task
     max_change: float
-    min_agreement: float  # share of photos that must have the same labels
+    min_agreement: float  # share of photos whose answers must agree
+    common: str  # what the answers have in common, and what changes, in the words of the task
+    change: str
     quantisation: Quantisation | None  # None if the servable was not made in this process
 
     @property
     def share(self) -> float:
-        """The share of photos with the same labels."""
+        """The share of photos whose answers agree."""
         return self.same / self.photos
 
     @property
     def is_within(self) -> bool:
-        """Whether enough photos have the same labels."""
+        """Whether enough photos have answers that agree."""
         return self.share >= self.min_agreement
 
     @property
@@ -86,8 +88,8 @@ class Int8Agreement:
     def describe(self) -> list[str]:
         """Return the figures as sentences."""
         lines = [
-            f"int8 and float32 have the same labels for {self.same} of {self.photos} photos ({self.share:.3f}; at "
-            f"least {self.min_agreement:g} is required); probabilities change by {self.mean_change:.4f} in the mean "
+            f"int8 and float32 have {self.common} for {self.same:.4g} of {self.photos} photos ({self.share:.3f}; at "
+            f"least {self.min_agreement:g} is required); {self.change} {self.mean_change:.4f} in the mean "
             f"and {self.max_change:.3f} at most"
         ]
         if self.quantisation is not None:
@@ -97,31 +99,31 @@ class Int8Agreement:
                 for speed in self.quantisation.speeds
             )
             coverage = self.quantisation.coverage
-            plural = "" if coverage.convolutions == 1 else "s"
+            plural = "" if coverage.layers == 1 else "s"
             lines.append(
-                f"int8 computes {coverage.share:.1%} of the multiplications, in {coverage.convolutions} "
-                f"convolution{plural}; the network is {speeds}"
+                f"int8 computes {coverage.share:.1%} of the multiplications, in {coverage.layers} "
+                f"layer{plural}; the network is {speeds}"
             )
         return lines
 
     def check(self, advice: str = "") -> None:
-        """Reject a servable of which too few photos have the same labels; the message ends with `advice`."""
+        """Reject a servable of which too few answers agree; the message ends with `advice`."""
         if not self.is_within:
             raise ParityError(
-                f"int8 and float32 have the same labels for only {self.same} of {self.photos} photos "
+                f"int8 and float32 have {self.common} for only {self.same:.4g} of {self.photos} photos "
                 f"({self.share:.3f}); at least {self.min_agreement:g} is required. Allow less with --min-agreement, "
                 f"calibrate with other photos, or bake with --precision float32{advice}"
             )
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures as values for JSON."""
-        values = {name: value for name, value in vars(self).items() if name != "quantisation"}
+        values = {name: value for name, value in vars(self).items() if name not in _NOT_WRITTEN}
         values["agreement"] = self.share
         if self.quantisation is not None:
             values |= {
                 "calibration_photos": self.quantisation.photos,
                 "unreadable_calibration_photos": len(self.quantisation.unreadable_photos),
-                "quantised_convolutions": self.quantisation.coverage.convolutions,
+                "quantised_layers": self.quantisation.coverage.layers,
                 "quantised_share": self.quantisation.coverage.share,
                 "speeds": [dataclasses.asdict(speed) for speed in self.quantisation.speeds],
             }
@@ -140,10 +142,9 @@ class Int8Check:
         min_agreement: float,
         quantisation: Quantisation | None,
     ) -> None:
-        assert isinstance(task, Labelled)  # the recipe rejects other tasks
         self._network, self._recipe, self._task = network, recipe, task
         self._min_agreement, self._quantisation = min_agreement, quantisation
-        self._changes: list[LabelChange] = []
+        self._changes: list[Change] = []
 
     def add(self, responses: Sequence[PhotoResponse]) -> None:
         """Compare responses to photos, except those that can't be read or that the network was calibrated with."""
@@ -151,7 +152,7 @@ class Int8Check:
             if response.error or digest_of(read_photo(response.photo)) in self._recipe.optimisation.digests:
                 continue
             result = network_result(self._network, response, self._recipe)
-            self._changes.append(self._task.compare_labels(response.answers, result))
+            self._changes.append(self._task.compare_approximation(response.answers, result))
 
     def agreement(self) -> Int8Agreement:
         """Return the agreement on all photos so far, which must be one or more."""
@@ -163,9 +164,11 @@ class Int8Check:
         changes = np.concatenate([change.changes for change in self._changes])
         return Int8Agreement(
             len(self._changes),
-            sum(change.is_same for change in self._changes),
+            sum(change.agreement for change in self._changes),
             float(changes.mean()),
             float(changes.max()),
             self._min_agreement,
+            self._task.common,
+            self._task.change,
             self._quantisation,
         )

@@ -103,7 +103,7 @@ def test_filters_are_stored_once(baked: BakeResult) -> None:
     saved_model = schema.SavedModel.FromString((baked.path / "saved_model.pb").read_bytes())
     functions = saved_model.meta_graphs[0].graph_def.library.function
     counts = [sum(node.op == "_FusedQuantizedConv2D" for node in function.node_def) for function in functions]
-    assert [6] == [count for count in counts if count]
+    assert [5] == [count for count in counts if count]
 
 
 def test_all_signatures_return_the_same(run: Loaded, photos: list[bytes]) -> None:

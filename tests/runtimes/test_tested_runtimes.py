@@ -58,7 +58,8 @@ def bakes(lite0: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, li
     for precision in PRECISIONS:
         options[f"`--precision {precision}`"] = bake_one(precision, **network, precision=precision)
     calibration = str(folder / "calibration")
-    options["`--precision int8`"] = bake_one("int8", **network, precision="int8", calibration=calibration)
+    with int8_networks.int8_always_gains():
+        options["`--precision int8`"] = bake_one("int8", **network, precision="int8", calibration=calibration)
     return options
 
 

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import keras
 import numpy as np
@@ -20,6 +21,7 @@ import tensorflow as tf
 from keras import layers
 
 from savedmodel_bakery.exporter.optimisation import Coverage, optimise_int8
+from savedmodel_bakery.exporter.optimisation.int8 import units
 from savedmodel_bakery.exporter.recipe import OPTIMISATIONS
 
 SIDE = 16
@@ -38,10 +40,16 @@ def trace(model: Any) -> Any:
     return tf.function(lambda batch: model(batch, training=False), autograph=False).get_concrete_function(spec)
 
 
+def int8_always_gains() -> Any:
+    """Return a context in which int8 counts as a gain for operations as small as those of these networks."""
+    return mock.patch.multiple(units, _PER_OPERATION=0, _PER_NUMBER=0)
+
+
 def quantised(model: Any, calibration: np.ndarray) -> tuple[Any, Any, Coverage]:
     """Return a model as a function before and after it is quantised, and how much of it is."""
     before = trace(model)
-    after, variables, coverage = optimise_int8(before, OPTIMISATIONS, calibration)
+    with int8_always_gains():
+        after, variables, coverage = optimise_int8(before, OPTIMISATIONS, calibration)
     before.kept_alive, after.kept_alive = model, variables
     return before, after, coverage
 
@@ -139,11 +147,23 @@ def broadcast_rows(tensor: Any) -> Any:
     return block(layers.Add()([block(row, 16, 3, None), block(column, 16, 3, None)]), 16, 3)
 
 
+def attention(tensor: Any) -> Any:
+    """A layer of a transformer, in which a row of numbers stands for a patch, and a dense layer as Keras 2 has it."""
+    rows = layers.Reshape((SIDE * SIDE // 4, 64))(tensor)
+    attended = layers.MultiHeadAttention(4, 16)(layers.LayerNormalization()(rows), layers.LayerNormalization()(rows))
+    rows = layers.Add()([rows, attended])
+    wide = layers.Dense(96, activation="gelu")(layers.LayerNormalization()(rows))
+    rows = layers.Add()([rows, layers.Dense(64)(wide)])
+    kernel = np.random.default_rng(0).normal(0, 0.2, (64, 4, 8)).astype(np.float32)
+    heads = layers.Lambda(lambda each: tf.einsum("bnc,cde->bnde", each, kernel))(rows)
+    return layers.Reshape((SIDE // 2, SIDE // 2, 32))(heads)
+
+
 BODIES = {
     body.__name__: body
     for body in (
         *(inverted_residual, residual, branches, gated, hard_swish, dense_block, unusual),
-        *(broadcast_channels, broadcast_rows),
+        *(broadcast_channels, broadcast_rows, attention),
     )
 }
 
@@ -160,7 +180,7 @@ def varied() -> Any:
 
 def everything(tensor: Any) -> Any:
     """All of them, one after the other."""
-    for body in (inverted_residual, residual, branches, gated, unusual):
+    for body in (inverted_residual, residual, branches, gated, attention, unusual):
         tensor = block(body(tensor), 16, 1)
     return tensor
 

@@ -86,6 +86,30 @@ def _extremes(tensor: Tensor) -> Tensor:
     return tf.stack([tf.reduce_min(tensor), tf.reduce_max(tensor)])
 
 
+class Codes(NamedTuple):
+    """A quint8 tensor and the range of its codes."""
+
+    tensor: str
+    range: Range
+
+
+def add_codes(graph: FlatGraph, tensor: str, codes: Range) -> Codes:
+    """Add the codes of a float32 tensor to the graph."""
+    ends = [graph.add_constant(f"{tensor}/{end}", np.float32(getattr(codes, end))) for end in ("low", "high")]
+    made = graph.add("QuantizeV2", f"{tensor}/codes", tensor, *ends, T=tf.quint8)
+    # oneDNN has kernels for these modes only.
+    attributes = graph.nodes[made].attr
+    attributes["mode"].s = b"MIN_FIRST" if codes.low else b"SCALED"
+    attributes["round_mode"].s = b"HALF_AWAY_FROM_ZERO" if codes.low else b"HALF_TO_EVEN"
+    return Codes(made, codes)
+
+
+def add_ends(graph: FlatGraph, name: str, codes: Range) -> list[str]:
+    """Add the numbers of the codes 0 and 255 without the low, which biases have; return the names of their nodes."""
+    ends = {"zero": 0, "width": codes.width}
+    return [graph.add_constant(f"{name}/{end}", np.float32(value)) for end, value in ends.items()]
+
+
 class Kernel(NamedTuple):
     """A quantised kernel."""
 
@@ -94,19 +118,21 @@ class Kernel(NamedTuple):
     sums: np.ndarray  # float64 [output channels], the sums of the weights that the codes stand for
 
 
-def quantise_depthwise_kernel(kernel: np.ndarray) -> Kernel:
-    """Quantise the kernel of a depthwise convolution, float32 [height, width, channels, 1]."""
+def quantise_depthwise_kernel(kernel: np.ndarray, name: str) -> Kernel:
+    """Quantise the kernel of the depthwise convolution of a name, float32 [height, width, channels, 1]."""
+    _check_finite(kernel, name)
     largest = np.abs(kernel).max(axis=(0, 1, 3)).astype(np.float64)
     scales = _scales(largest / MAX_WEIGHT)
     codes = np.round(kernel / scales[:, np.newaxis]).astype(np.int8)
     return Kernel(codes, scales, codes.sum(axis=(0, 1, 3), dtype=np.float64) * scales)
 
 
-def quantise_kernel(kernel: np.ndarray) -> Kernel:
-    """Quantise the kernel of a convolution, float32 [height, width, input channels, output channels].
+def quantise_kernel(kernel: np.ndarray, name: str) -> Kernel:
+    """Quantise the kernel of the convolution of a name, float32 [height, width, input channels, output channels].
 
     No two neighbouring input channels have codes whose sum is beyond 128, so that CPUs without VNNI compute the same.
     """
+    _check_finite(kernel, name)
     height, width, channels, filters = kernel.shape
     weights = kernel.astype(np.float64)
     if channels % 2:  # kernels that work on rows of all channels may pair the last with the first of the next pixel
@@ -124,6 +150,13 @@ def quantise_kernel(kernel: np.ndarray) -> Kernel:
         codes = paired.reshape(kernel.shape)
     codes = codes.astype(np.int8)
     return Kernel(codes, scales, codes.sum(axis=(0, 1, 2), dtype=np.float64) * scales)
+
+
+def _check_finite(kernel: np.ndarray, name: str) -> None:
+    if not np.isfinite(kernel).all():
+        raise SourceError(
+            f"cannot quantise the network: the weights of its operation {name} have values that are not finite"
+        )
 
 
 def _scales(scales: np.ndarray) -> np.ndarray:

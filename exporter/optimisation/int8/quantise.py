@@ -14,8 +14,14 @@ import tensorflow as tf
 
 from savedmodel_bakery.exporter.optimisation.flat_graph import FlatGraph
 from savedmodel_bakery.exporter.optimisation.int8.codes import measure_ranges
-from savedmodel_bakery.exporter.optimisation.int8.conversion import Converter, passed_inputs, passed_operations
-from savedmodel_bakery.exporter.optimisation.int8.units import find_units, multiply_adds
+from savedmodel_bakery.exporter.optimisation.int8.conversion import Converter
+from savedmodel_bakery.exporter.optimisation.int8.products import convert_product, find_products
+from savedmodel_bakery.exporter.optimisation.int8.units import (
+    find_units,
+    multiply_adds,
+    passed_inputs,
+    passed_operations,
+)
 from savedmodel_bakery.exporter.tensor_types import ConcreteFunction, NormalisedBatch
 
 BATCH_SIZES = (1, 8)
@@ -27,32 +33,39 @@ _MAX_SECONDS = 4.0
 class Coverage(NamedTuple):
     """How much of a network is quantised."""
 
-    convolutions: int
+    layers: int  # convolutions and matrix products
     share: float  # their part of the multiplications with weights, 0..1
-    filter_bytes: int
+    weight_bytes: int
 
 
 def quantise(graph: FlatGraph, images: np.ndarray) -> Coverage:
-    """Quantise the convolutions of a network, and the pools and concatenations between them; the rest stays float32.
+    """Quantise convolutions and matrix products, and the pools and concatenations between them.
 
-    Changes the graph, whose batch norms must be folded. The ranges of activations are measured with the images:
-    normalised, float32 [images, height, width, channels].
+    The rest stays float32. Changes the graph, whose batch norms must be folded. The ranges of activations are measured
+    with the images: normalised, float32 [images, height, width, channels].
     """
     units = find_units(graph)
-    if not units:
+    products = find_products(graph, images, {unit.convolution for unit in units})
+    if not units and not products:
         return Coverage(0, 0.0, 0)
-    passed = {name: passed_inputs(graph, graph.nodes[name]) for name in passed_operations(graph)}
+    passed = {name: passed_inputs(graph, graph.nodes[name]) for name in passed_operations(graph)} if units else {}
     total = multiply_adds(graph, images[:1])
     tensors = [(unit.source, unit.last, unit.unpadded, unit.summand) for unit in units]
     measured = [tensor for of_unit in tensors for tensor in of_unit if tensor is not None]
+    measured += [product.source for product in products]
     ranges = measure_ranges(graph, measured, images, [[name, *inputs] for name, inputs in passed.items()])
     converter, by_last = Converter(graph, ranges), {unit.last: unit for unit in units}
+    by_node, weight_bytes = {product.node: product for product in products}, 0
     for name in graph.order():
         if name in by_last:
-            converter.convert(by_last[name])
+            weight_bytes += converter.convert(by_last[name])
         elif name in passed:
             converter.pass_on(name)
-    return Coverage(len(units), sum(unit.multiply_adds for unit in units) / total, converter.filter_bytes)
+        elif name in by_node:
+            codes = converter.quantised(by_node[name].source)
+            weight_bytes += convert_product(graph, by_node[name], codes)
+    done = sum(unit.multiply_adds for unit in units) + sum(product.multiply_adds for product in products)
+    return Coverage(len(units) + len(products), done / total, weight_bytes)
 
 
 @dataclass(frozen=True)

@@ -4,28 +4,38 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import int8_networks
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from int8_networks import BATCHES, BODIES, SIDE, block, classifier, images, quantised, trace
+from int8_networks import BATCHES, BODIES, SIDE, block, classifier, images, int8_always_gains, quantised, trace
 from keras import layers
 from numpy.lib.stride_tricks import sliding_window_view
 
 from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.optimisation import optimise_int8
 from savedmodel_bakery.exporter.optimisation.flat_graph import FlatGraph
+from savedmodel_bakery.exporter.optimisation.folding import fold_constants
 from savedmodel_bakery.exporter.optimisation.inlining import flatten
+from savedmodel_bakery.exporter.optimisation.int8 import units
 from savedmodel_bakery.exporter.optimisation.int8.codes import Range, quantise_depthwise_kernel, quantise_kernel
 from savedmodel_bakery.exporter.optimisation.int8.quantise import quantise
 from savedmodel_bakery.exporter.optimisation.optimise import drop_dead_operations
 from savedmodel_bakery.exporter.recipe import OPTIMISATIONS
 
-QUANTISED = ("_FusedQuantizedConv2D", "_FusedQuantizedDepthwiseConv2D")
+QUANTISED = ("_FusedQuantizedConv2D", "_FusedQuantizedDepthwiseConv2D", "_QuantizedMatMul")
+COSTS = {name: vars(units)[name] for name in ("_PER_OPERATION", "_PER_NUMBER")}
+
+
+@pytest.fixture(autouse=True)
+def _int8_always_gains() -> Iterator[None]:
+    with int8_always_gains():
+        yield
 
 
 def operations(function: Any) -> Counter[str]:
@@ -66,10 +76,11 @@ def test_the_codes_of_a_convolution(layer: Callable[[Any], Any], lowest: float) 
     graph = flatten(trace(model))
     assert graph is not None
     drop_dead_operations(graph)
-    assert 1 == quantise(graph, batch).convolutions
+    fold_constants(graph)
+    assert 1 == quantise(graph, batch).layers
     graph.prune()
     quantised_input = node_of(graph, "QuantizeV2")
-    convolution = node_of(graph, *QUANTISED)
+    convolution = node_of(graph, *QUANTISED[:2])
     _, kernel, bias, _, width_in, _, max_filter, _, width_out = convolution.input
     step_in, step_out = constant(graph, width_in) / 255, constant(graph, width_out) / 255
     # Before the codes, where 0 is not the code of 0.
@@ -93,6 +104,32 @@ def test_the_codes_of_a_convolution(layer: Callable[[Any], Any], lowest: float) 
     assert 0.6 >= np.mean((expected == 0) | (expected == 255))
 
 
+@pytest.mark.parametrize("lowest", [0.0, -1.0], ids=["from 0", "below 0"])
+@pytest.mark.parametrize("use_bias", [True, False], ids=["bias", "no bias"])
+def test_the_numbers_of_a_product(use_bias: bool, lowest: float) -> None:
+    """They are those of integer arithmetic in NumPy."""
+    keras.utils.set_random_seed(1)
+    rows = keras.Input((9, 9, 8))
+    dense = layers.Conv2D(16, 1, use_bias=use_bias, bias_initializer="random_normal")
+    model = keras.Model(rows, layers.Dense(3)(layers.Flatten()(dense(rows))))
+    batch = np.random.default_rng(0).uniform(lowest, 2, (4, 9, 9, 8)).astype(np.float32)
+    graph = flatten(trace(model))
+    assert graph is not None
+    drop_dead_operations(graph)
+    fold_constants(graph)
+    assert 1 == quantise(graph, batch).layers
+    graph.prune()
+    product = node_of(graph, "_QuantizedMatMul")
+    _, kernel, _, _, width, _, max_weight = product.input
+    low, step = constant(graph, node_of(graph, "QuantizeV2").input[1]), constant(graph, width) / 255
+    codes = np.round((batch.reshape(-1, 8) - low) / step).clip(0, 255)
+    weights = constant(graph, kernel).astype(int) * (constant(graph, max_weight) / 127)
+    expected = (codes * step + low) @ weights + (dense.bias.numpy() if use_bias else 0)
+    (actual,) = graph.function([product.name], tf.identity)(tf.constant(batch))
+    np.testing.assert_allclose(expected, actual, atol=1e-4)
+    np.testing.assert_allclose(weights, dense.kernel.numpy()[0, 0], atol=0.02)
+
+
 def integer_convolution(codes: np.ndarray, weights: np.ndarray, stride: int, operation: str) -> np.ndarray:
     """Convolve int64 [batch, height, width, channels] without padding."""
     windows = sliding_window_view(codes, weights.shape[:2], axis=(1, 2))[:, ::stride, ::stride]
@@ -102,12 +139,13 @@ def integer_convolution(codes: np.ndarray, weights: np.ndarray, stride: int, ope
 
 COUNTS = {
     "inverted_residual": {
-        "_FusedQuantizedConv2D": 6,
+        "_FusedQuantizedConv2D": 5,
         "_FusedQuantizedDepthwiseConv2D": 3,
+        "_QuantizedMatMul": 1,
         "Conv2D": 1,
         "QuantizeV2": 1,
     },
-    "residual": {"_FusedQuantizedConv2D": 7, "Conv2D": 1, "QuantizeV2": 2, "Dequantize": 2},
+    "residual": {"_FusedQuantizedConv2D": 6, "_QuantizedMatMul": 1, "Conv2D": 1, "QuantizeV2": 2, "Dequantize": 2},
     "branches": {
         "_FusedQuantizedConv2D": 5,
         "QuantizedAvgPool": 1,
@@ -115,8 +153,9 @@ COUNTS = {
         "ConcatV2": 2,
         "QuantizeV2": 1,
     },
-    "gated": {"_FusedQuantizedConv2D": 2, "_FusedQuantizedDepthwiseConv2D": 1, "Conv2D": 3, "Pad": 1, "QuantizeV2": 3},
-    "hard_swish": {"_FusedQuantizedConv2D": 2, "_FusedQuantizedDepthwiseConv2D": 1, "Conv2D": 1, "Pad": 1},
+    "gated": {"_QuantizedMatMul": 4, "_FusedQuantizedDepthwiseConv2D": 1, "Conv2D": 1, "Pad": 1, "QuantizeV2": 5},
+    "hard_swish": {"_QuantizedMatMul": 2, "_FusedQuantizedDepthwiseConv2D": 1, "Conv2D": 1, "Pad": 1},
+    "attention": {"_QuantizedMatMul": 7, "Conv2D": 1, "QuantizeV2": 6, "Dequantize": 0},
     "dense_block": {"_FusedQuantizedConv2D": 4, "Conv2D": 1},
     "unusual": {"_FusedQuantizedConv2D": 3, "Conv2D": 1, "Pad": 0},
     "broadcast_channels": {"_FusedQuantizedConv2D": 3, "Conv2D": 1, "AddV2": 3},
@@ -137,7 +176,7 @@ def test_outputs_are_close_and_do_not_depend_on_the_batch(name: str) -> None:
     before, after, coverage = quantised(classifier(BODIES[name]), images(32))
     counts = operations(after)
     assert COUNTS[name] == {operation: counts[operation] for operation in COUNTS[name]}
-    assert coverage.convolutions == sum(counts[operation] for operation in QUANTISED)
+    assert coverage.layers == sum(counts[operation] for operation in QUANTISED)
     assert 0.5 < coverage.share < 1
     evaluated = images(max(BATCHES), seed=1)
     expected, actual = np.asarray(before(tf.constant(evaluated))), np.asarray(after(tf.constant(evaluated)))
@@ -201,7 +240,7 @@ def test_an_operand_that_was_padded_before_is_overwritten() -> None:
 
 
 def test_additions_are_fused() -> None:
-    _, after, _ = quantised(classifier(int8_networks.residual), images(8))
+    _, after, _ = quantised(classifier(lambda tensor: block(int8_networks.residual(tensor), 8, 1)), images(8))
     assert 1 == fused_additions(after)
 
 
@@ -225,7 +264,7 @@ def test_no_pair_of_input_channels_overflows_16_bits() -> None:
         kernel = random.normal(size=(3, 3, channels, 50)).astype(np.float32)
         kernel[:, :, 1] = kernel[:, :, 0]  # the worst case
         kernel[..., 0] = 0
-        codes = quantise_kernel(kernel).codes.astype(int)
+        codes = quantise_kernel(kernel, "name").codes.astype(int)
         flat = np.concatenate([codes.reshape(-1, 50), np.zeros((1, 50), int)])
         pairs = np.concatenate([flat[0:-1:2] + flat[1::2]]) if channels % 2 else codes[:, :, 0::2] + codes[:, :, 1::2]
         assert 2**15 > 255 * np.abs(pairs).max()
@@ -235,11 +274,11 @@ def test_no_pair_of_input_channels_overflows_16_bits() -> None:
 def test_quantised_weights_are_close() -> None:
     random = np.random.default_rng(0)
     kernel = random.normal(size=(3, 3, 8, 16)).astype(np.float32)
-    made = quantise_kernel(kernel)
+    made = quantise_kernel(kernel, "name")
     assert np.abs(kernel - made.codes * made.scales).max() <= made.scales.max()
     np.testing.assert_allclose((made.codes * made.scales).sum((0, 1, 2)), made.sums)
     kernel = random.normal(size=(3, 3, 8, 1)).astype(np.float32)
-    made = quantise_depthwise_kernel(kernel)
+    made = quantise_depthwise_kernel(kernel, "name")
     assert np.abs(kernel[..., 0] - made.codes[..., 0] * made.scales).max() <= made.scales.max() / 2
     assert 127 == np.abs(made.codes).max()
 
@@ -272,41 +311,59 @@ def test_a_network_without_such_convolutions_is_rejected(stack: list[Any]) -> No
 
 
 def test_too_large_filters_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules[optimise_int8.__module__], "MAX_FILTER_BYTES", 100)
-    with pytest.raises(SourceError, match=r"^the int8 filters of this network have 3600 bytes: .* at most 100"):
+    monkeypatch.setattr(sys.modules[optimise_int8.__module__], "MAX_WEIGHT_BYTES", 100)
+    with pytest.raises(SourceError, match=r"^the int8 weights of this network have 3600 bytes: .* at most 100"):
         quantised(classifier(lambda tensor: block(tensor, 25, 3)), images(2))
 
 
-DENSE: dict[str, tuple[Callable[[], list[Any]], int]] = {
-    "an image": (lambda: [layers.Dense(5)], 16 * 16 * 16 * 5),
-    "rows": (lambda: [layers.Reshape((256, 16)), layers.Dense(5)], 256 * 16 * 5),
-    "by formula": (lambda: [layers.Reshape((256, 16)), layers.EinsumDense("abc,cd->abd", (256, 5))], 256 * 16 * 5),
+DENSE: dict[str, tuple[Callable[[], list[Any]], int, bool]] = {
+    "an image": (lambda: [layers.Dense(5)], 16 * 16 * 16 * 5, True),
+    "rows": (lambda: [layers.Reshape((256, 16)), layers.Dense(5)], 256 * 16 * 5, True),
+    "by formula": (
+        lambda: [layers.Reshape((256, 16)), layers.EinsumDense("abc,cd->abd", (256, 5))],
+        256 * 16 * 5,
+        True,
+    ),
     "Einsum": (
         lambda: [layers.Lambda(lambda tensor: tf.einsum("bhwc,dc->bhwd", tensor, tf.ones((5, 16))))],
         16 * 16 * 16 * 5,
+        False,
     ),
     "transposed": (
         lambda: [layers.Lambda(lambda tensor: tf.linalg.matmul(tensor, tf.ones((1, 1, 5, 16)), transpose_b=True))],
         16 * 16 * 16 * 5,
+        False,
     ),
     "attention": (
         lambda: [layers.Lambda(lambda tensor: tf.linalg.matmul(tensor, tensor, transpose_b=True)), layers.Dense(5)],
         16 * 16 * 16 * 5,
+        True,
     ),
-    "a vector": (lambda: [layers.Flatten(), layers.Dense(5)], 16 * 16 * 16 * 5),
+    "a vector": (lambda: [layers.Flatten(), layers.Dense(5)], 16 * 16 * 16 * 5, True),
 }
 
 
-@pytest.mark.parametrize(("stack", "dense"), DENSE.values(), ids=DENSE)
-def test_the_share_counts_dense_layers_once_per_row(stack: Callable[[], list[Any]], dense: int) -> None:
-    """Products of activations with each other don't count."""
+@pytest.mark.parametrize(("stack", "dense", "is_quantised"), DENSE.values(), ids=DENSE)
+def test_the_share_counts_dense_layers_once_per_row(
+    stack: Callable[[], list[Any]], dense: int, is_quantised: bool
+) -> None:
+    """Products of activations with each other don't count; those with transposed weights stay float32."""
     stem = [keras.Input((SIDE, SIDE, 3)), layers.Conv2D(8, 1), layers.Conv2D(16, 1)]
     model = keras.Sequential([*stem, *stack(), layers.Flatten(), layers.Dense(2)])
     kernels = [np.prod(weight.shape) for weight in model.weights]
     _, _, coverage = optimise_int8(trace(model), OPTIMISATIONS, images(2))
     convolution = 16 * 16 * 8 * 16
     total = 16 * 16 * 3 * 8 + convolution + dense + kernels[-2]
-    assert coverage.share == pytest.approx(convolution / total)
+    assert coverage.share == pytest.approx((convolution + dense * is_quantised) / total)
+
+
+def test_small_operations_stay_float32() -> None:
+    """Their codes would cost more than they save; each of these layers has at most 1.6 million multiplications."""
+    with (
+        mock.patch.multiple(units, **COSTS),
+        pytest.raises(SourceError, match=r"^precision int8 has no effect on this network: no convolution or"),
+    ):
+        optimise_int8(trace(classifier(BODIES["attention"])), OPTIMISATIONS, images(2))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf], ids=str)

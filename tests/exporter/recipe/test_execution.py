@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from savedmodel_bakery.errors import RecipeError
-from savedmodel_bakery.exporter.recipe import Batching, Optimisation, Recipe, read_recipe_file
+from savedmodel_bakery.exporter.recipe import Batching, Optimisation, read_recipe_file
 
 DIGEST = "0123456789abcdef"
 
@@ -34,24 +34,6 @@ REJECTED = {
 def test_values_that_do_not_fit(values: dict[str, Any], message: str) -> None:
     with pytest.raises(RecipeError, match=message):
         Optimisation(**values)
-
-
-@pytest.mark.parametrize("task", ["embed", "regress", "segment", "detect"])
-def test_other_tasks_are_rejected(task: str) -> None:
-    optimisation = Optimisation(precision="int8", calibration="photos")
-    for allowed in ("classify", "binary", "multilabel", None):
-        optimisation.check_task(allowed)
-    with pytest.raises(
-        RecipeError, match=rf"^invalid precision 'int8': .*, not for task {task}; bake with --precision"
-    ):
-        optimisation.check_task(task)
-
-
-def test_a_stated_task_is_checked_with_the_recipe() -> None:
-    values = {"model": "m", "size": 8, "crop": "none", "resize": "area", "scale": "0..1", "channels": "RGB"}
-    int8 = {"precision": "int8", "calibration": "photos", "antialias": False, "task": "embed"}
-    with pytest.raises(RecipeError, match=r"^invalid precision 'int8'"):
-        Recipe.from_values({**values, **int8})
 
 
 def test_a_folder_is_relative_to_the_recipe_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""How the labels of int8 agree with those of float32: for each task, what is doubtful, and what is rejected."""
+"""How the answers of int8 agree with those of float32: for each task, what is doubtful, and what is rejected."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from savedmodel_bakery.exporter.optimisation import Coverage, Speed
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.servable_module import Quantisation
 from savedmodel_bakery.exporter.tasks.classify import Binary, Classify, Multilabel
+from savedmodel_bakery.exporter.tasks.heads import Heads
 from savedmodel_bakery.exporter.tasks.labelled import Labelled
-from savedmodel_bakery.exporter.tasks.task import NetworkResult
+from savedmodel_bakery.exporter.tasks.task import NetworkResult, Task
+from savedmodel_bakery.exporter.tasks.unlabelled import Embed, Regress, Tensors
 from savedmodel_bakery.exporter.validation.int8_agreement import Int8Agreement, Int8Check, check_min_agreement
 
 NAMES = ("sea", "sky", "dog")
 QUANTISATION = Quantisation(Coverage(48, 0.969, 1000), (Speed(1, 10.0, 5.0), Speed(8, 8.0, 2.0)), 60, 100, {})
-GOOD = Int8Agreement(40, 39, 0.004, 0.05, 0.95, QUANTISATION)
+GOOD = Int8Agreement(40, 39, 0.004, 0.05, 0.95, Classify.common, Classify.change, QUANTISATION)
 
 
 def answers(class_ids: list[int], scores: list[float], names: tuple[str, ...], tags: int | None = None) -> Any:
@@ -79,9 +81,47 @@ def test_labels_of_a_task(
     task: Labelled, outputs: list[float], answered: Any, is_same: bool, changes: list[float]
 ) -> None:
     result = NetworkResult({"vector": np.array(outputs, np.float32)}, (1, 1))
-    change = task.compare_labels(answered, result)
-    assert is_same == change.is_same
+    change = task.compare_approximation(answered, result)
+    assert is_same == change.agreement
     np.testing.assert_allclose(changes, change.changes, atol=1e-6)
+
+
+def embedding(*values: float) -> Any:
+    return {"serving_default": {"embedding": np.array(values, np.float32)}}
+
+
+def ages(value: float) -> Any:
+    return {"serving_default": {"age": np.float32(value)}}
+
+
+TENSORS = Tensors({"heat": ((2,), np.dtype(np.float32))})
+HEADS = Heads({"colour": Classify(NAMES, "probabilities", 2), "age": Regress(("age",))})
+APPROXIMATIONS: dict[str, tuple[Task, dict[str, list[float]], Any, float, float]] = {
+    "the same direction": (Embed(2, "none"), {"vector": [1, 0]}, embedding(1, 0.1), 1, 0.005),
+    "another direction": (Embed(2, "none"), {"vector": [1, 0]}, embedding(1, 0.3), 0, 0.042),
+    "about the same number": (Regress(("age",)), {"vector": [40]}, ages(41), 1, 1),
+    "another number": (Regress(("age",)), {"vector": [40]}, ages(43), 0, 3),
+    "tensors": (TENSORS, {"heat": [0, 2]}, {"serving_default": {"heat": np.float32([0.05, 2])}}, 1, 0.025),
+    "heads": (
+        HEADS,
+        {"colour/vector": [0.7, 0.2, 0.1], "age/vector": [40]},
+        {"colour": answers([0, 1], [0.6, 0.25], NAMES)["top_k"], "age": {"age": np.float32(43)}},
+        0,
+        3,
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("task", "outputs", "answered", "agreement", "most"), APPROXIMATIONS.values(), ids=APPROXIMATIONS
+)
+def test_answers_of_other_tasks(
+    task: Task, outputs: dict[str, list[float]], answered: Any, agreement: float, most: float
+) -> None:
+    result = NetworkResult({role: np.array(values, np.float32) for role, values in outputs.items()}, (1, 1))
+    change = task.compare_approximation(answered, result)
+    assert agreement == change.agreement
+    assert most == pytest.approx(change.changes.max(), abs=1e-3)
 
 
 def test_a_good_agreement_has_no_warnings() -> None:
@@ -91,7 +131,7 @@ def test_a_good_agreement_has_no_warnings() -> None:
     assert same.startswith(
         "int8 and float32 have the same labels for 39 of 40 photos (0.975; at least 0.95 is required)"
     )
-    assert "96.9% of the multiplications, in 48 convolutions; the network is 2.0 times as fast as float32" in speed
+    assert "96.9% of the multiplications, in 48 layers; the network is 2.0 times as fast as float32" in speed
     values = GOOD.to_json()
     assert (0.975, 60, 0.969) == tuple(values[key] for key in ("agreement", "calibration_photos", "quantised_share"))
     assert [{"batch": 1, "float32_ms": 10.0, "int8_ms": 5.0}, {"batch": 8, "float32_ms": 8.0, "int8_ms": 2.0}] == (
