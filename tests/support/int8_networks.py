@@ -148,15 +148,16 @@ def broadcast_rows(tensor: Any) -> Any:
 
 
 def attention(tensor: Any) -> Any:
-    """A layer of a transformer, in which a row of numbers stands for a patch, and a dense layer as Keras 2 has it."""
-    rows = layers.Reshape((SIDE * SIDE // 4, 64))(tensor)
+    """A layer of a transformer, in which a row of numbers stands for a pixel, and a dense layer as Keras 2 has it."""
+    height, width, channels = tensor.shape[1:]
+    rows = layers.Dense(64)(layers.Reshape((height * width, channels))(tensor))
     attended = layers.MultiHeadAttention(4, 16)(layers.LayerNormalization()(rows), layers.LayerNormalization()(rows))
     rows = layers.Add()([rows, attended])
     wide = layers.Dense(96, activation="gelu")(layers.LayerNormalization()(rows))
     rows = layers.Add()([rows, layers.Dense(64)(wide)])
     kernel = np.random.default_rng(0).normal(0, 0.2, (64, 4, 8)).astype(np.float32)
     heads = layers.Lambda(lambda each: tf.einsum("bnc,cde->bnde", each, kernel))(rows)
-    return layers.Reshape((SIDE // 2, SIDE // 2, 32))(heads)
+    return layers.Reshape((height, width, 32))(heads)
 
 
 BODIES = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -39,8 +39,8 @@ class Product(NamedTuple):
 def find_products(graph: FlatGraph, images: np.ndarray, excluded: Collection[str]) -> list[Product]:
     """Return the products that gain from codes, without `excluded` nodes.
 
-    The network runs on the first of the normalised images, float32 [images, height, width, channels], because a static
-    shape may not say how many rows an image has. The last operations with weights stay float32, because scores would
+    The network runs on the first of the normalised images, float32 [images, height, width, channels], because static
+    shapes may be unknown. The last operations with weights stay float32, because scores would
     be too coarse otherwise.
     """
     order, uses = graph.order(), graph.uses()
@@ -54,15 +54,21 @@ def find_products(graph: FlatGraph, images: np.ndarray, excluded: Collection[str
         and (count := _inputs_per_row(graph, graph.nodes[name])) >= MIN_CHANNELS
     }
     sources = {name: graph.origin(graph.nodes[name].input[0]) for name in inputs}
-    shapes = graph.shapes([*inputs, *sources.values()])
-    numbers = graph.function([*inputs, *sources.values()], tf.size)(tf.constant(images[:1]))
-    counts = dict(zip([*inputs, *sources.values()], map(int, numbers), strict=True))
+    tensors = [*inputs, *sources.values()]
+    measure = graph.function(tensors, tf.shape)
+    one, two = (
+        {
+            name: shape.numpy().tolist()
+            for name, shape in zip(tensors, measure(tf.constant(images[:count])), strict=True)
+        }
+        for count in (1, 2)
+    )
     return [
-        _product_of(graph, name, inputs[name], shapes[name], counts[name] * inputs[name], uses)
+        _product_of(graph, name, inputs[name], one[name], uses)
         for name, source in sources.items()
-        if shapes[name][1:].is_fully_defined()
-        and (graph.nodes[name].op != "Conv2D" or shapes[source][3] == inputs[name])  # else it has groups
-        and pays(counts[name] * inputs[name], counts[source])
+        if one[name][1:] == two[name][1:]  # the number of images is in the first axis
+        and (graph.nodes[name].op != "Conv2D" or one[source][3] == inputs[name])  # else it has groups
+        and pays(math.prod(one[name]) * inputs[name], math.prod(one[source]))
     ]
 
 
@@ -120,14 +126,14 @@ def _inputs_per_row(graph: FlatGraph, node: NodeDef) -> int:
 
 
 def _product_of(
-    graph: FlatGraph, name: str, inputs: int, shape: tf.TensorShape, multiply_adds: int, uses: Mapping[str, list[Use]]
+    graph: FlatGraph, name: str, inputs: int, shape: Sequence[int], uses: Mapping[str, list[Use]]
 ) -> Product:
     last, bias = name, None
     user = only_user(graph, name, uses)
     if user is not None and user.op == "BiasAdd" and graph.origin(user.input[1]) in graph.weights:
         last, bias = user.name, graph.origin(user.input[1])
     source = graph.origin(graph.nodes[name].input[0])
-    return Product(name, source, last, bias, inputs, (-1, *shape[1:]), multiply_adds)
+    return Product(name, source, last, bias, inputs, (-1, *shape[1:]), math.prod(shape) * inputs)
 
 
 def _set_attributes(quantised: NodeDef) -> None:

@@ -155,7 +155,7 @@ COUNTS = {
     },
     "gated": {"_QuantizedMatMul": 4, "_FusedQuantizedDepthwiseConv2D": 1, "Conv2D": 1, "Pad": 1, "QuantizeV2": 5},
     "hard_swish": {"_QuantizedMatMul": 2, "_FusedQuantizedDepthwiseConv2D": 1, "Conv2D": 1, "Pad": 1},
-    "attention": {"_QuantizedMatMul": 7, "Conv2D": 1, "QuantizeV2": 6, "Dequantize": 0},
+    "attention": {"_QuantizedMatMul": 8, "Conv2D": 1, "QuantizeV2": 7, "Dequantize": 0},
     "dense_block": {"_FusedQuantizedConv2D": 4, "Conv2D": 1},
     "unusual": {"_FusedQuantizedConv2D": 3, "Conv2D": 1, "Pad": 0},
     "broadcast_channels": {"_FusedQuantizedConv2D": 3, "Conv2D": 1, "AddV2": 3},
