@@ -56,13 +56,8 @@ def find_products(graph: FlatGraph, images: np.ndarray, excluded: Collection[str
     sources = {name: graph.origin(graph.nodes[name].input[0]) for name in inputs}
     tensors = [*inputs, *sources.values()]
     measure = graph.function(tensors, tf.shape)
-    one, two = (
-        {
-            name: shape.numpy().tolist()
-            for name, shape in zip(tensors, measure(tf.constant(images[:count])), strict=True)
-        }
-        for count in (1, 2)
-    )
+    runs = [measure(tf.constant(images[:count])) for count in (1, 2)]
+    one, two = ({name: shape.numpy().tolist() for name, shape in zip(tensors, run, strict=True)} for run in runs)
     return [
         _product_of(graph, name, inputs[name], one[name], uses)
         for name, source in sources.items()
