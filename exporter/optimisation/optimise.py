@@ -59,9 +59,6 @@ _STEPS: Mapping[str, Callable[[FlatGraph], None]] = {
     "suit-cpu-kernels": suit_cpu_kernels,
 }
 
-MAX_WEIGHT_BYTES = 2**31 - 2**24
-"""A SavedModel's graph is one protobuf message, of 2 GiB at most; 16 MiB are for the rest of the graph."""
-
 
 def optimise(
     network: ConcreteFunction, steps: Collection[str], precision: str = "float32"
@@ -94,7 +91,7 @@ def optimise_int8(
     much of it is quantised.
     """
     graph = flatten(network)
-    coverage = Coverage(0, 0.0, 0)
+    coverage = Coverage(0, 0.0)
     if graph is not None:
         suited = set(steps) & {"suit-cpu-kernels"}
         _apply(graph, set(steps) - suited)
@@ -106,11 +103,6 @@ def optimise_int8(
         raise SourceError(
             "precision int8 has no effect on this network: no convolution or matrix product before its last layer is "
             "large enough to gain from it, or it uses control flow of TensorFlow 1; bake with --precision float32"
-        )
-    if coverage.weight_bytes > MAX_WEIGHT_BYTES:
-        raise SourceError(
-            f"the int8 weights of this network have {coverage.weight_bytes} bytes: they are part of the graph, "
-            f"which can have at most {MAX_WEIGHT_BYTES}; bake with --precision float32"
         )
     return *graph.trace(), coverage
 

@@ -19,6 +19,7 @@ from savedmodel_bakery.exporter.optimisation.int8.codes import (
     Range,
     add_codes,
     add_ends,
+    add_kernel,
     quantise_depthwise_kernel,
     quantise_kernel,
 )
@@ -39,8 +40,8 @@ class Converter:
         self._codes: dict[str, Codes] = {}
         self._padded: dict[tuple[str, tuple[int, ...]], str] = {}
 
-    def convert(self, unit: Unit) -> int:
-        """Replace a unit by one quantised operation; return the bytes of its weight."""
+    def convert(self, unit: Unit) -> None:
+        """Replace a unit by one quantised operation."""
         graph, node = self._graph, self._graph.nodes[unit.convolution]
         is_depthwise = node.op == "DepthwiseConv2dNative"
         source, padding = self._padded_source(unit)
@@ -57,7 +58,7 @@ class Converter:
         name, largest = unit.convolution, (kernel.scales * MAX_WEIGHT).astype(np.float32)
         tensors = [
             codes.tensor,
-            graph.add_constant(f"{name}/int8", kernel.codes, tf.qint8),
+            add_kernel(graph, name, kernel.codes),
             graph.add_constant(f"{name}/bias", bias.astype(np.float32)),
             *([summand.tensor] if summand else []),
         ]
@@ -72,7 +73,6 @@ class Converter:
         made = graph.add(op, f"{name}/quantised", *tensors, *ranges, out_type=tf.quint8)
         _set_attributes(graph.nodes[made], node, len(ranges), padding, has_summand=summand is not None)
         self._replace(unit.last, Codes(made, output))
-        return kernel.codes.nbytes
 
     def pass_on(self, name: str) -> None:
         """Replace a passed operation whose inputs are codes of one range; others stay."""

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from savedmodel_bakery.exporter.optimisation.flat_graph import FlatGraph, Use
-from savedmodel_bakery.exporter.optimisation.int8.codes import MAX_WEIGHT, Codes, add_ends, quantise_kernel
+from savedmodel_bakery.exporter.optimisation.int8.codes import MAX_WEIGHT, Codes, add_ends, add_kernel, quantise_kernel
 from savedmodel_bakery.exporter.optimisation.int8.units import MIN_CHANNELS, is_pointwise, only_user, pays
 from savedmodel_bakery.exporter.tensor_types import NodeDef
 
@@ -67,8 +67,8 @@ def find_products(graph: FlatGraph, images: np.ndarray, excluded: Collection[str
     ]
 
 
-def convert_product(graph: FlatGraph, product: Product, codes: Codes) -> int:
-    """Replace a product by a quantised one that reads the codes of its source; return the bytes of its weight."""
+def convert_product(graph: FlatGraph, product: Product, codes: Codes) -> None:
+    """Replace a product by a quantised one that reads the codes of its source."""
     name = product.node
     rows = graph.add_constant(f"{name}/row", np.array([-1, product.inputs], np.int32))
     (weights,) = graph.values([graph.nodes[name].input[1]]).values()
@@ -79,7 +79,7 @@ def convert_product(graph: FlatGraph, product: Product, codes: Codes) -> int:
         "_QuantizedMatMul",
         f"{name}/quantised",
         graph.add("Reshape", f"{name}/rows", codes.tensor, rows, T=tf.quint8, Tshape=tf.int32),
-        graph.add_constant(f"{name}/int8", kernel.codes.reshape(product.inputs, -1), tf.qint8),
+        add_kernel(graph, name, kernel.codes.reshape(product.inputs, -1)),
         graph.add_constant(f"{name}/bias", (bias + codes.range.low * kernel.sums).astype(np.float32)),
         *add_ends(graph, name, codes.range),
         graph.add_constant(f"{name}/min_weight", -largest),
@@ -93,7 +93,6 @@ def convert_product(graph: FlatGraph, product: Product, codes: Codes) -> int:
     _set_attributes(graph.nodes[made])
     shape = graph.add_constant(f"{name}/output", np.array(product.output, np.int32))
     graph.put("Reshape", product.last, made, shape, T=tf.float32, Tshape=tf.int32)
-    return kernel.codes.nbytes
 
 
 def _inputs_per_row(graph: FlatGraph, node: NodeDef) -> int:

@@ -35,7 +35,6 @@ class Coverage(NamedTuple):
 
     layers: int  # convolutions and matrix products
     share: float  # their part of the multiplications with weights, 0..1
-    weight_bytes: int
 
 
 def quantise(graph: FlatGraph, images: np.ndarray) -> Coverage:
@@ -47,7 +46,7 @@ def quantise(graph: FlatGraph, images: np.ndarray) -> Coverage:
     units = find_units(graph)
     products = find_products(graph, images, {unit.convolution for unit in units})
     if not units and not products:
-        return Coverage(0, 0.0, 0)
+        return Coverage(0, 0.0)
     passed = {name: passed_inputs(graph, graph.nodes[name]) for name in passed_operations(graph)} if units else {}
     total = multiply_adds(graph, images[:1])
     tensors = [(unit.source, unit.last, unit.unpadded, unit.summand) for unit in units]
@@ -55,17 +54,16 @@ def quantise(graph: FlatGraph, images: np.ndarray) -> Coverage:
     measured += [product.source for product in products]
     ranges = measure_ranges(graph, measured, images, [[name, *inputs] for name, inputs in passed.items()])
     converter, by_last = Converter(graph, ranges), {unit.last: unit for unit in units}
-    by_node, weight_bytes = {product.node: product for product in products}, 0
+    by_node = {product.node: product for product in products}
     for name in graph.order():
         if name in by_last:
-            weight_bytes += converter.convert(by_last[name])
+            converter.convert(by_last[name])
         elif name in passed:
             converter.pass_on(name)
         elif name in by_node:
-            codes = converter.quantised(by_node[name].source)
-            weight_bytes += convert_product(graph, by_node[name], codes)
+            convert_product(graph, by_node[name], converter.quantised(by_node[name].source))
     done = sum(unit.multiply_adds for unit in units) + sum(product.multiply_adds for product in products)
-    return Coverage(len(units) + len(products), done / total, weight_bytes)
+    return Coverage(len(units) + len(products), done / total)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from savedmodel_bakery.exporter.tasks.unlabelled import Embed, Regress, Tensors
 from savedmodel_bakery.exporter.validation.int8_agreement import Int8Agreement, Int8Check, check_min_agreement
 
 NAMES = ("sea", "sky", "dog")
-QUANTISATION = Quantisation(Coverage(48, 0.969, 1000), (Speed(1, 10.0, 5.0), Speed(8, 8.0, 2.0)), 60, 100, {})
+QUANTISATION = Quantisation(Coverage(48, 0.969), (Speed(1, 10.0, 5.0), Speed(8, 8.0, 2.0)), 60, 100, {})
 GOOD = Int8Agreement(40, 39, 0.004, 0.05, 0.95, Classify.common, Classify.change, QUANTISATION)
 
 
