@@ -251,6 +251,7 @@ def bake(
             )
         progress(f"writing it for task {task.name}")
         complete = replace(complete, answers=replace(complete.answers, task=task.name))
+        warm_up = complete.optimisation.warmed_up(servable.functions)
         stated = {"atol": atol, "rtol": rtol, "share": share, "iou": iou}
 
         def validate(version_folder: Path) -> Validation:
@@ -267,6 +268,7 @@ def bake(
                     photos=photo_files,
                     others=others,
                     tolerance=task.tolerance.replaced(**stated),
+                    warm_up=warm_up,
                     onnx=None if onnx_call is None else onnx_network(onnx_call, complete, task, stated),
                     int8=Int8Evaluation(held_back or photo_files, min_agreement, servable.quantisation)
                     if servable.quantisation

@@ -20,7 +20,7 @@ from savedmodel_bakery.answers.other_inputs import SECOND_IMAGE, SECOND_PIXELS
 from savedmodel_bakery.errors import PublishError
 from savedmodel_bakery.exporter import network_outputs, optimisation
 from savedmodel_bakery.exporter.calibration import NO_CALIBRATION, Calibration, extend
-from savedmodel_bakery.exporter.graph_functions import graph_function, lazy_function, propagate_lazy
+from savedmodel_bakery.exporter.graph_functions import graph_function, lazy_function, merge_constants, propagate_lazy
 from savedmodel_bakery.exporter.image.per_image import ReadImages, read_images
 from savedmodel_bakery.exporter.image.pixels import normalise
 from savedmodel_bakery.exporter.network_inputs import OtherInputs
@@ -122,7 +122,9 @@ class ServableModule(tf.Module):
             name: input_specs(each.takes, self._preprocessing.size, self._others) for name, each in signatures.items()
         }
         answers = {name: self._function_of(signature, self._specs[name]) for name, signature in signatures.items()}
-        self.functions = {**answers, "preprocess": self.preprocess, "preview": self.preview}
+        # A proxy, because TensorFlow would save functions in a dict a second time, beside the signatures.
+        functions = {**answers, "preprocess": self.preprocess, "preview": self.preview}
+        self.functions: Mapping[str, Any] = MappingProxyType(functions)
 
     def _function_of(self, signature: Signature, specs: Mapping[str, tf.TensorSpec]) -> Any:
         """Return the function of a signature, which takes its inputs by alias."""
@@ -297,4 +299,5 @@ def _complete_meta_graph(path: Path) -> None:
     for name in _METHODS & meta_graph.signature_def.keys():
         meta_graph.signature_def[name].method_name = f"tensorflow/serving/{name}"
     propagate_lazy(meta_graph.graph_def)
+    merge_constants(meta_graph.graph_def)
     path.write_bytes(saved_model.SerializeToString(deterministic=True))

@@ -101,7 +101,7 @@ def _validate(
             if tolerance is not None:
                 tolerances[alias] = max(tolerance, tolerances.get(alias, 0.0))
     with writing(version):
-        write_goldens(version, model_name, logs, tolerances)
+        write_goldens(version, model_name, logs, tolerances, warm_up={SIGNATURE})
 
 
 def _compare(alias: str, expected: np.ndarray, output: np.ndarray) -> float | None:

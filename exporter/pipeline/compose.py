@@ -160,7 +160,7 @@ def validate_pipeline(
         logs += responses[: MAX_PHOTOS + 1 - len(logs)]
         compared += len(responses)
     with writing(version):
-        write_goldens(version, model_name, logs, golden_tolerances(logs))
+        write_goldens(version, model_name, logs, golden_tolerances(logs), warm_up={DEFAULT_SIGNATURE})
     return compared
 
 

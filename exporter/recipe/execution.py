@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from savedmodel_bakery.errors import RecipeError
@@ -34,6 +35,14 @@ def parse_optimise(text: str) -> frozenset[str]:
     if not steps <= set(OPTIMISATIONS):
         raise ValueError
     return steps
+
+
+def parse_warm_up(text: str) -> frozenset[str]:
+    """Parse names of signatures."""
+    names = text.split(",")
+    if not all(map(str.isidentifier, names)) or len(set(names)) < len(names):
+        raise ValueError
+    return frozenset(names)
 
 
 def parse_batch_sizes(text: str) -> tuple[int, ...]:
@@ -75,11 +84,35 @@ class Optimisation(FieldGroup):
         metavar="DIGEST,…",
         when_unset="chosen at random, always the same",
     )
+    warm_up: str | None = recipe_field(
+        Parsed(parse_warm_up, "names of signatures, separated by commas, or all, or none"),
+        "Signatures that a server prepares before the version becomes available, or all, or none. Each takes half a "
+        "second or more; others are prepared in their first call.",
+        metavar="SIGNATURE,…|all|none",
+        when_unset="serving_default and top_k",
+    )
 
     @property
     def steps(self) -> frozenset[str]:
         """The steps of optimisation to apply."""
         return parse_optimise(self.optimise)
+
+    def warmed_up(self, signatures: Collection[str]) -> frozenset[str]:
+        """Return which of the signatures to prepare."""
+        match self.warm_up:
+            case None:
+                return frozenset(signatures) & {"serving_default", "top_k"}
+            case "all":
+                return frozenset(signatures)
+            case "none":
+                return frozenset()
+        names = parse_warm_up(self.warm_up)
+        if unknown := sorted(names - set(signatures)):
+            raise RecipeError(
+                f"invalid warm_up {self.warm_up!r}: no signature is named {unknown[0]!r}; must be all, none, or some "
+                f"of {', '.join(signatures)}"
+            )
+        return names
 
     @property
     def is_int8(self) -> bool:

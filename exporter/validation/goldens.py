@@ -2,14 +2,14 @@
 
 index.json                      the files, and how closely responses must agree
 <signature>.jsonl               one {"request": …, "response": …} per line, in protobuf JSON
-tf_serving_warmup_requests      the same requests for all outputs, as TFRecords of PredictionLog, run before serving
+tf_serving_warmup_requests      some of the requests, for all outputs, as TFRecords of PredictionLog, run before serving
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -122,11 +122,16 @@ def _outputs(log: PredictionLog) -> Mapping[str, np.ndarray]:
 
 
 def write_goldens(
-    version: Path, model_name: str, logs: Sequence[PredictionLog], tolerances: Mapping[str, float]
+    version: Path,
+    model_name: str,
+    logs: Sequence[PredictionLog],
+    tolerances: Mapping[str, float],
+    warm_up: Collection[str],
 ) -> None:
     """Write goldens and warm-up requests into a staged version's folder, which has an `assets.extra`.
 
-    `tolerances` are the allowed absolute differences by output; all other outputs must be equal.
+    `tolerances` are the allowed absolute differences by output; all other outputs must be equal. `warm_up` has the
+    signatures whose requests are for warm-up too.
     """
     folder = version / version_folder.GOLDENS
     folder.mkdir()
@@ -137,8 +142,11 @@ def write_goldens(
         exchange = getattr(log, log_type)
         for message in (exchange.request, exchange.response):
             message.model_spec.name = model_name
+        signature = exchange.request.model_spec.signature_name
         golden = {"request": _to_json(exchange.request), "response": _to_json(exchange.response)}
-        lines.setdefault(exchange.request.model_spec.signature_name, []).append(json.dumps(golden) + "\n")
+        lines.setdefault(signature, []).append(json.dumps(golden) + "\n")
+        if signature not in warm_up:
+            continue
         request_only = schema.PredictionLog()
         getattr(request_only, log_type).request.CopyFrom(exchange.request)
         if log_type == "predict_log":  # callers ask for all outputs
@@ -155,7 +163,8 @@ def write_goldens(
         },
     }
     (folder / "index.json").write_text(json.dumps(index, indent=2) + "\n")
-    write_records(version / version_folder.WARMUP, warmup)
+    if warmup:
+        write_records(version / version_folder.WARMUP, warmup)
 
 
 def _to_json(message: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -73,13 +73,15 @@ def validate_and_record(
     photos: Sequence[Path],
     others: Mapping[Path, OtherValues],
     tolerance: Tolerance,
+    warm_up: Collection[str],
     onnx: Original | None = None,
     int8: Int8Evaluation | None = None,
 ) -> Validation:
     """Run photos through a staged version, compare, and write goldens, warm-up requests and the report into it.
 
     The `others` are the values of other inputs for each photo. `tolerance` is that of the comparison with the
-    reference, and for a precision below float32 of that with the network too. `int8` replaces the comparison of
+    reference, and for a precision below float32 of that with the network too. `warm_up` has the signatures that a
+    server prepares. `int8` replaces the comparison of
     probabilities by one of labels.
 
     Raises:
@@ -117,7 +119,7 @@ def validate_and_record(
             logs = golden_responses()
             with writing(version):
                 least = tolerance if recipe.optimisation.precision in ("bfloat16", "float16") else None
-                write_goldens(version, model_name, logs, golden_tolerances(logs, least))
+                write_goldens(version, model_name, logs, golden_tolerances(logs, least), warm_up)
             golden = []  # once is enough
     report = check.report(None if int8_check is None else int8_check.agreement(), evidence)
     with writing(version):

@@ -36,6 +36,23 @@ def test_values_that_do_not_fit(values: dict[str, Any], message: str) -> None:
         Optimisation(**values)
 
 
+@pytest.mark.parametrize(
+    ("stated", "expected"),
+    [
+        (None, {"serving_default", "top_k"}),
+        ("pixels", {"pixels"}),
+        ("top_k,preview", {"top_k", "preview"}),
+        ("all", {"serving_default", "top_k", "pixels", "preview"}),
+        ("none", set()),
+    ],
+)
+def test_signatures_to_warm_up(stated: str | None, expected: set[str]) -> None:
+    signatures = ["serving_default", "top_k", "pixels", "preview"]
+    assert expected == Optimisation(warm_up=stated).warmed_up(signatures)
+    with pytest.raises(RecipeError, match=r"^invalid warm_up 'top': no signature is named 'top'; must be all, no"):
+        Optimisation(warm_up="top").warmed_up(signatures)
+
+
 def test_a_folder_is_relative_to_the_recipe_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sub").mkdir()
