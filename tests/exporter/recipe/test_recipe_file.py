@@ -14,7 +14,7 @@ from savedmodel_bakery.wire import version_folder
 UNREADABLE = {
     "not TOML": (b"crop = ", "cannot read the recipe file "),
     "not text": (b"\xff\xfe", "cannot read the recipe file "),
-    "unknown names": (b"zoom = 1\ncrop = '1/2'\nwarp = 2", "unknown recipe fields quux and zoom; a recipe has model,"),
+    "unknown names": (b"zoom = 1\ncrop = '1/2'\nquux = 2", "unknown recipe fields quux and zoom; a recipe has model,"),
     "fractional size": (b"size = [224.5, 224]", "invalid size [224.5, 224]: must be SIDE or HEIGHTxWIDTH, such as"),
     "nested size": (b"size = [[224], 224]", "invalid size [[224], 224]: must be SIDE"),
     "name that is not text": (b"name = 7", "invalid name 7: must be text"),
