@@ -85,6 +85,7 @@ bench: $(VENV)/.installed-dev ## Compare ways to serve one network, and measure 
 bench-peers: ## Make the environments of the other servers in bench; bench skips those that are missing.
 	@$(MAKE) --no-print-directory $(BENCH)/web/.installed || echo "FastAPI and LitServe will be skipped"
 	@$(MAKE) --no-print-directory $(BENCH)/triton/.installed || echo "Triton will be skipped"
+	@$(MAKE) --no-print-directory $(BENCH)/openvino/.installed || echo "OpenVINO will be skipped"
 
 fuzz: $(VENV)/.installed-dev ## Decode thousands of randomly damaged images; set BAKERY_FUZZ_INPUTS and BAKERY_FUZZ_SEED.
 	BAKERY_FUZZ_INPUTS=$${BAKERY_FUZZ_INPUTS:-6000} BAKERY_FUZZ_SEED=$${BAKERY_FUZZ_SEED:-$$(date +%s)} \
@@ -187,6 +188,11 @@ $(RUNTIMES)/%/.installed:
 	@touch $@
 
 $(BENCH)/web/.installed: benchmarks/requirements-web.txt
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install --quiet --requirement $<
+	@touch $@
+
+$(BENCH)/openvino/.installed: benchmarks/requirements-openvino.txt
 	$(PYTHON) -m venv --clear $(@D)
 	$(@D)/bin/python -m pip install --quiet --requirement $<
 	@touch $@

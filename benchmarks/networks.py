@@ -68,6 +68,26 @@ def _untrained(name: str) -> Any:
     return getattr(keras.applications, name)(weights=None)
 
 
+def vit_b16() -> Any:
+    """Return the vision transformer ViT-B/16 (Dosovitskiy et al. 2021), with random weights."""
+    import keras
+    from keras import layers
+
+    keras.utils.set_random_seed(0)
+    image = keras.Input((224, 224, 3))
+    rows = layers.Reshape((196, 768))(layers.Conv2D(768, 16, strides=16)(image))
+    rows = layers.ZeroPadding1D((1, 0))(rows)  # the row of the class
+    positions = layers.Embedding(197, 768)(keras.ops.arange(197))
+    rows = layers.Add()([rows, positions[None]])
+    for _ in range(12):
+        normed = layers.LayerNormalization(epsilon=1e-6)(rows)
+        rows = layers.Add()([rows, layers.MultiHeadAttention(12, 64)(normed, normed)])
+        wide = layers.Dense(3072, activation="gelu")(layers.LayerNormalization(epsilon=1e-6)(rows))
+        rows = layers.Add()([rows, layers.Dense(768)(wide)])
+    normed = layers.LayerNormalization(epsilon=1e-6)(rows)
+    return keras.Model(image, layers.Dense(1000, activation="softmax")(normed[:, 0]))
+
+
 CHOICES = {
     "efficientnet-lite0": Choice(
         _lite0, Description(224, 127.0, 128.0, [], is_trained=True), ("--model", "efficientnet-lite0")
