@@ -89,9 +89,10 @@ def _as_rgb(array: np.ndarray) -> np.ndarray:
         )
     colours = array[..., np.newaxis] if array.ndim == 2 else array
     if colours.ndim != 3 or colours.shape[2] not in (1, 3) or not array.size:
+        advice = "; one with alpha as a Pillow image, Image.fromarray(array)" if colours.shape[2:] == (4,) else ""
         raise ValueError(
             f"invalid image: an array of uint8 {list(array.shape)}; must be [height, width, 3], or [height, width] or "
-            "[height, width, 1] if gray"
+            f"[height, width, 1] if gray{advice}"
         )
     return np.repeat(colours, 3, axis=2) if colours.shape[2] == 1 else colours
 
