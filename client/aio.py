@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, Protocol, TypeVar, overload
 
 from savedmodel_bakery.answers.images import Image
@@ -14,11 +15,20 @@ from savedmodel_bakery.answers.tasks.keypoints import KEYPOINTS, Keypoints
 from savedmodel_bakery.answers.tasks.labels import MULTILABEL, Classification, Tags
 from savedmodel_bakery.answers.tasks.numbers import EMBED, REGRESS, TENSORS, Embedding, Regression, Tensors
 from savedmodel_bakery.answers.tasks.regions import DETECT, SEGMENT, TRANSFORM, Detections, Picture, Segmentation
-from savedmodel_bakery.client.calls import Call, ModelSpec, Result, VersionStatus, first_cause, run_flow_async
+from savedmodel_bakery.client.calls import (
+    Call,
+    FindModel,
+    ModelSpec,
+    Result,
+    VersionStatus,
+    first_cause,
+    run_flow_async,
+)
 from savedmodel_bakery.client.client import Images
 from savedmodel_bakery.client.credentials import Tls
 from savedmodel_bakery.client.flows import Flow, Flows, Inputs
 from savedmodel_bakery.client.servers import check_timeout, parse_server
+from savedmodel_bakery.client.transports import find_model
 from savedmodel_bakery.defaults import DEFAULT_MODEL
 from savedmodel_bakery.errors import ClientError
 from savedmodel_bakery.wire.examples import Example, ScoredClass
@@ -39,8 +49,8 @@ class AsyncTransport(Protocol):
 class BaseAsyncClient:
     """The methods that `AsyncClient` and `AsyncAmqpClient` share."""
 
-    def __init__(self, spec: ModelSpec, transport: AsyncTransport) -> None:
-        self._flows = Flows(spec)
+    def __init__(self, spec: ModelSpec, transport: AsyncTransport, find_model: Callable[[], str] | None = None) -> None:
+        self._flows = Flows(spec, find_model)
         self._transport = transport
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None  # which the connection belongs to
@@ -202,9 +212,14 @@ class BaseAsyncClient:
         if loop is not self._loop:
             raise RuntimeError("the client has been used in another event loop: each loop needs a client of its own")
         try:
-            return await run_flow_async(flow, self._transport.send)
+            return await run_flow_async(flow, self._send)
         except ClientError as exc:
             raise exc.with_traceback(None) from first_cause(exc)
+
+    async def _send(self, call: Call | FindModel) -> Any:
+        if isinstance(call, FindModel):
+            return await asyncio.to_thread(call.run)
+        return await self._transport.send(call)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -236,15 +251,16 @@ class AsyncClient(BaseAsyncClient):
         tls: Tls | None = None,
         token: str | None = None,
         timeout_s: float = 30.0,
-        model: str = DEFAULT_MODEL,
+        model: str | None = None,
         version: int | None = None,
         label: str | None = None,
     ) -> None:
         check_timeout(timeout_s)
-        spec = ModelSpec(model, version, label)
+        spec = ModelSpec(DEFAULT_MODEL if model is None else model, version, label)
         server = parse_server(target, transport=transport, port=port, tls=tls, token=token)
         if not server.uses_grpc:
             raise ValueError(f'transport "{server.transport}": an asynchronous client takes "grpc" or "v2-grpc"')
         from savedmodel_bakery.client.transports.grpc import GrpcAioTransport
 
-        super().__init__(spec, GrpcAioTransport(server, timeout_s=timeout_s))
+        find = None if model is not None else partial(find_model, server, timeout_s=timeout_s, argument="model=")
+        super().__init__(spec, GrpcAioTransport(server, timeout_s=timeout_s), find)

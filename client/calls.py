@@ -94,6 +94,13 @@ class Status:
     spec: ModelSpec
 
 
+@dataclass(frozen=True)
+class FindModel:
+    """Find the model of a client that names none; the result is its name. Clients run it, not transports."""
+
+    run: Callable[[], str]
+
+
 Call = Predict | Classify | Regress | Metadata | Status
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias, TypeVar, overload
 
 from savedmodel_bakery.answers.images import Image
@@ -13,11 +14,11 @@ from savedmodel_bakery.answers.tasks.keypoints import KEYPOINTS, Keypoints
 from savedmodel_bakery.answers.tasks.labels import MULTILABEL, Classification, Tags
 from savedmodel_bakery.answers.tasks.numbers import EMBED, REGRESS, TENSORS, Embedding, Regression, Tensors
 from savedmodel_bakery.answers.tasks.regions import DETECT, SEGMENT, TRANSFORM, Detections, Picture, Segmentation
-from savedmodel_bakery.client.calls import ModelSpec, Result, VersionStatus, first_cause, run_flow
+from savedmodel_bakery.client.calls import Call, FindModel, ModelSpec, Result, VersionStatus, first_cause, run_flow
 from savedmodel_bakery.client.credentials import Tls
 from savedmodel_bakery.client.flows import Flow, Flows, Inputs
 from savedmodel_bakery.client.servers import TransportName, check_timeout, parse_server
-from savedmodel_bakery.client.transports import create_transport
+from savedmodel_bakery.client.transports import create_transport, find_model
 from savedmodel_bakery.client.transports.transport import ModelTransport, Transport
 from savedmodel_bakery.defaults import DEFAULT_MODEL
 from savedmodel_bakery.errors import ClientError
@@ -30,8 +31,8 @@ _Self = TypeVar("_Self", bound="BaseClient")
 class BaseClient:
     """The methods that `Client` and `AmqpClient` share."""
 
-    def __init__(self, spec: ModelSpec, transport: Transport) -> None:
-        self._flows = Flows(spec)
+    def __init__(self, spec: ModelSpec, transport: Transport, find_model: Callable[[], str] | None = None) -> None:
+        self._flows = Flows(spec, find_model)
         self._transport = transport
         self._closed = False
 
@@ -276,9 +277,14 @@ class BaseClient:
     def _run(self, flow: Flow[Result]) -> Result:
         self._check_open()
         try:
-            return run_flow(flow, self._transport.send)
+            return run_flow(flow, self._send)
         except ClientError as exc:
             raise exc.with_traceback(None) from first_cause(exc)
+
+    def _send(self, call: Call | FindModel) -> Any:
+        if isinstance(call, FindModel):
+            return call.run()
+        return self._transport.send(call)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -305,7 +311,8 @@ class Client(BaseClient):
         tls: encrypt the connection; `Tls()` by default if the target begins with `grpcs://` or `https://`.
         token: bearer token to send with each call. Use TLS, or others may read it.
         timeout_s: time limit of a call in seconds, above 0 and at most a day.
-        model: name of the model; by default that of a `LocalTransport`, or `efficientnet_lite0`, the demo's.
+        model: name of the model; by default the server's only one, or `efficientnet_lite0`, the demo's, if the server
+            does not list its models, as tensorflow_model_server.
         version: version number; the newest by default.
         label: version label.
 
@@ -339,4 +346,5 @@ class Client(BaseClient):
             return
         spec = ModelSpec(DEFAULT_MODEL if model is None else model, version, label)
         server = parse_server(target, transport=transport, port=port, rest_api_port=rest_api_port, tls=tls, token=token)
-        super().__init__(spec, create_transport(server, timeout_s=timeout_s))
+        find = None if model is not None else partial(find_model, server, timeout_s=timeout_s, argument="model=")
+        super().__init__(spec, create_transport(server, timeout_s=timeout_s), find)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
@@ -19,6 +20,7 @@ from savedmodel_bakery.answers.tasks.labels import CLASSIFY, Classification, kee
 from savedmodel_bakery.client.calls import (
     Call,
     Classify,
+    FindModel,
     Metadata,
     ModelSpec,
     Predict,
@@ -33,7 +35,7 @@ from savedmodel_bakery.wire.dtypes import object_array
 from savedmodel_bakery.wire.examples import Example, ScoredClass
 from savedmodel_bakery.wire.status import Code
 
-Flow = Generator[Call, Any, Result]
+Flow = Generator[Call | FindModel, Any, Result]
 Inputs = Mapping[str, Any] | None
 """Inputs of a model beside the image, by name: for one image its value, for several a row for each."""
 
@@ -42,10 +44,14 @@ _STALE = (Code.INVALID_ARGUMENT, Code.FAILED_PRECONDITION, Code.NOT_FOUND)
 
 
 class Flows:
-    """Creates the flows of one client, and caches the signatures of the models that it calls."""
+    """Creates the flows of one client, and caches the signatures of the models that it calls.
 
-    def __init__(self, spec: ModelSpec) -> None:
+    With `find_model`, the name that it returns replaces the one in `spec` before the first call.
+    """
+
+    def __init__(self, spec: ModelSpec, find_model: Callable[[], str] | None = None) -> None:
         self._spec = spec
+        self._find_model = find_model
         self._cache: dict[ModelSpec, Signatures] = {}
 
     def predict(
@@ -59,7 +65,8 @@ class Flows:
         label: str | None = None,
     ) -> Flow[Prediction]:
         """See `Client.predict`."""
-        spec = self._spec.override(model=model, version=version, label=label)
+        own = self._spec if model is not None else (yield from self._find_spec())
+        spec = own.override(model=model, version=version, label=label)
         signature = signature or DEFAULT_SIGNATURE
         cached = self._cache.get(spec)
         signatures = cached or (yield from self._fetch_signatures(spec))
@@ -79,25 +86,26 @@ class Flows:
 
     def classify_examples(self, examples: Sequence[Example], *, signature: str) -> Flow[list[list[ScoredClass]]]:
         """See `Client.classify_examples`."""
-        rows: list[list[ScoredClass]] = yield Classify(self._spec, signature, examples)
+        rows: list[list[ScoredClass]] = yield Classify((yield from self._find_spec()), signature, examples)
         return rows
 
     def regress_examples(self, examples: Sequence[Example], *, signature: str) -> Flow[list[float]]:
         """See `Client.regress_examples`."""
-        values: list[float] = yield Regress(self._spec, signature, examples)
+        values: list[float] = yield Regress((yield from self._find_spec()), signature, examples)
         return values
 
     def metadata(self) -> Flow[dict[str, Any]]:
         """See `Client.metadata`."""
-        document: dict[str, Any] = yield Metadata(self._spec)
-        self._cache.pop(self._spec, None)
+        spec = yield from self._find_spec()
+        document: dict[str, Any] = yield Metadata(spec)
+        self._cache.pop(spec, None)
         with suppress(InvalidResponseError):  # the caller sees it
-            self._cache[self._spec] = read_signatures(document)
+            self._cache[spec] = read_signatures(document)
         return document
 
     def status(self) -> Flow[list[VersionStatus]]:
         """See `Client.status`."""
-        versions: list[VersionStatus] = yield Status(self._spec)
+        versions: list[VersionStatus] = yield Status((yield from self._find_spec()))
         return versions
 
     def classify(
@@ -113,7 +121,8 @@ class Flows:
 
     def answer(self, images: Any, inputs: Inputs = None) -> Flow[ImageResult | list[ImageResult]]:
         """See `Client.answer`."""
-        signatures = self._cache.get(self._spec) or (yield from self._fetch_signatures(self._spec))
+        spec = yield from self._find_spec()
+        signatures = self._cache.get(spec) or (yield from self._fetch_signatures(spec))
         if signatures is None:
             raise RequestRefusedError(
                 Code.UNIMPLEMENTED, "the server does not state the model's task: call the method of its task instead"
@@ -136,9 +145,10 @@ class Flows:
         seconds = [read_image(image) for image in others.pop(SECOND_IMAGE, ())]
         if not contents:
             return []  # a server with batching may keep an empty request waiting
-        signatures = self._cache.get(self._spec)
+        spec = yield from self._find_spec()
+        signatures = self._cache.get(spec)
         if signatures is None or not _has_task(signatures, task):  # the server may have another version by now
-            signatures = yield from self._fetch_signatures(self._spec)
+            signatures = yield from self._fetch_signatures(spec)
         signature = _find_signature(signatures, task) if signatures else task.signature
         size = find_pixels_size(signatures, task) if signatures else None
         pixels, files = {}, {}
@@ -164,6 +174,13 @@ class Flows:
             if isinstance(image, str | PathLike):
                 results[place].keep_path(image)
         return [results[place] for place in range(len(images))]
+
+    def _find_spec(self) -> Flow[ModelSpec]:
+        """Return the client's model."""
+        if self._find_model is not None:
+            self._spec = replace(self._spec, name=(yield FindModel(self._find_model)))
+            self._find_model = None
+        return self._spec
 
     def _fetch_signatures(self, spec: ModelSpec) -> Flow[Signatures | None]:
         """Fetch the current signatures; None if the server does not implement metadata."""

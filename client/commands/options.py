@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 _WARNED = f"{__name__}.warned"
 _SELECTED = f"{__name__}.selected"
-_MAX_LISTED = 20
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -55,21 +54,13 @@ def open_client(context: click.Context, **overrides: Any) -> BaseClient:
 
 
 def select_model(context: click.Context, server: Server) -> str:
-    """Return the name that `-m` states, else that of the server's only model, and keep it in the options.
-
-    The default is for servers that do not list their models. Several models are wrong usage.
-    """
-    from savedmodel_bakery.client.transports import list_models
+    """Return the name that `-m` states, else that of the server's only model, and keep it in the options."""
+    from savedmodel_bakery.client.transports import find_model
 
     options = context.obj
     if not is_set(context, "model") and not context.meta.get(_SELECTED):
-        names = list_models(server, timeout_s=options["timeout_s"]) or [DEFAULT_MODEL]
-        if len(names) > 1:
-            more = "" if len(names) <= _MAX_LISTED else f" and {len(names) - _MAX_LISTED} more"
-            raise click.UsageError(
-                f"the server has several models: pass one of {', '.join(names[:_MAX_LISTED])}{more} with -m"
-            )
-        [options["model"]] = names
+        with as_usage_error(ValueError):
+            options["model"] = find_model(server, timeout_s=options["timeout_s"], argument="-m")
         context.meta[_SELECTED] = True
     name: str = options["model"]
     return name

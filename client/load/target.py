@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from savedmodel_bakery.answers.predictions import Prediction
-from savedmodel_bakery.client.calls import Call, ModelSpec, Predict, run_flow
+from savedmodel_bakery.client.calls import ModelSpec, Predict, run_flow
 from savedmodel_bakery.client.flows import Flows
 from savedmodel_bakery.client.goldens import compare
 from savedmodel_bakery.client.load.generator import CallFailedError, SendCall
@@ -61,7 +61,7 @@ class Target:
         sent: list[tuple[Predict, bytes]] = []
         transport = self._connect()
 
-        def send(call: Call) -> Any:
+        def send(call: Any) -> Any:
             if not isinstance(call, Predict):
                 return transport.send(call)
             content = transport.prepare(call)()

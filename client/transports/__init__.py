@@ -10,8 +10,11 @@ from dataclasses import replace
 
 from savedmodel_bakery.client.servers import Server
 from savedmodel_bakery.client.transports.transport import ServerTransport
+from savedmodel_bakery.defaults import DEFAULT_MODEL
 from savedmodel_bakery.errors import InvalidResponseError, RequestRefusedError
 from savedmodel_bakery.wire.status import Code
+
+_MAX_LISTED = 20
 
 
 def create_transport(server: Server, *, timeout_s: float, for_load: bool = False) -> ServerTransport:
@@ -32,7 +35,21 @@ def create_transport(server: Server, *, timeout_s: float, for_load: bool = False
     return GrpcTransport(server, timeout_s=timeout_s, for_load=for_load)
 
 
-def list_models(server: Server, *, timeout_s: float) -> list[str] | None:
+def find_model(server: Server, *, timeout_s: float, argument: str) -> str:
+    """Return the name of a server's only model, or that of the demo if the server does not list its models.
+
+    Raises ValueError for several; `argument` is what states the name.
+    """
+    names = _list_models(server, timeout_s=timeout_s) or [DEFAULT_MODEL]
+    if len(names) > 1:
+        more = "" if len(names) <= _MAX_LISTED else f" and {len(names) - _MAX_LISTED} more"
+        raise ValueError(
+            f"the server has several models: pass one of {', '.join(names[:_MAX_LISTED])}{more} with {argument}"
+        )
+    return names[0]
+
+
+def _list_models(server: Server, *, timeout_s: float) -> list[str] | None:
     """Return the names of a server's models; None if it does not list them, as tensorflow_model_server."""
     from savedmodel_bakery.client.transports import v2_flows
 

@@ -33,6 +33,7 @@ async def outcome(client: Any) -> Any:
 
 def both(peer: Any, send: Callable[[Any], Any], **options: Any) -> tuple[Any, Any]:
     """Return the outcome with each client."""
+    options = {"model": "efficientnet_lite0", **options}
 
     async def run() -> Any:
         async with AsyncClient(port=peer.grpc_port, **options) as client:
@@ -68,6 +69,18 @@ def both(peer: Any, send: Callable[[Any], Any], **options: Any) -> tuple[Any, An
 )
 def test_the_outcome_is_that_of_client(peer: Any, send: Callable[[Any], Any], options: dict[str, Any]) -> None:
     expected, actual = both(peer, send, **options)
+    assert expected == actual
+
+
+def test_without_a_name_the_only_model_is_called(peer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ", ".join(sorted(peer.model_names()))
+    error = ValueError, f"the server has several models: pass one of {names} with model="
+    assert (error, error) == both(peer, lambda c: c.status(), model=None)
+    of_call, _ = both(peer, lambda c: c.predict(X, model="half_plus_two"), model=None)
+    assert "half_plus_two" == of_call.model
+    monkeypatch.setattr(peer, "model_names", lambda: ["tagger"])
+    expected, actual = both(peer, lambda c: c.tags(b"horse"), model=None)
+    assert ["sky", "sea"] == [tag.label for tag in expected.tags]
     assert expected == actual
 
 

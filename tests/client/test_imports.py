@@ -26,7 +26,7 @@ HEAVY = (
 ASK = """
 import sys
 from savedmodel_bakery import Client
-with Client(transport={transport!r}, port={grpc_port}, rest_api_port={rest_port}) as client:
+with Client(transport={transport!r}, model="efficientnet_lite0", port={grpc_port}, rest_api_port={rest_port}) as client:
     print(client.classify(b"horse").label)
     client.metadata(), client.status()
 print(*sorted(sys.modules.keys() & {heavy!r}))

@@ -158,7 +158,7 @@ def test_without_metadata_the_task_is_that_of_the_method(peer: Any, monkeypatch:
         raise StatusError(Code.UNIMPLEMENTED, "no metadata")
 
     monkeypatch.setattr(peer, "metadata", refuse)
-    with Client(port=peer.grpc_port) as client:
+    with Client(port=peer.grpc_port, model="efficientnet_lite0") as client:
         assert [RESULTS["classify"][1]] == client.classify([b"horse"])
 
 

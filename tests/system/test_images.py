@@ -278,8 +278,9 @@ def test_a_pod_of_the_embedded_server(overlay: str, clone: Path, images: Images,
                 assert "espresso" == client.classify(clone / "examples" / "coffee.png").label
             with Client(**address, tls=Tls(ca=authority)) as client, pytest.raises(RequestRefusedError, match="token"):
                 client.status()
-            with Client(target="localhost", port=ports["grpc"]) as client, pytest.raises(ConnectionFailedError):
-                client.status()
+            insecure = Client(**address | {"target": "localhost"})
+            with insecure, pytest.raises(ConnectionFailedError):
+                insecure.status()
             assert 0 == server.execute(*pod.container("server")["lifecycle"]["preStop"]["exec"]["command"][:1], "0")
             assert 0 == server.stop(), server.log.read_text()
         # A server that is started again is checked again.

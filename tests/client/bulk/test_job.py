@@ -105,7 +105,7 @@ def test_a_job_that_fails_midway_can_continue(
 def peak_bytes(peer: Any, count: int) -> int:
     """Return the most memory in use while a job classifies photos of 1 MiB."""
     generated = (Photo(f"{at}.jpg", 1 << 20, lambda: bytes(1 << 20)) for at in range(count))
-    with Client(port=peer.grpc_port) as client:
+    with Client(port=peer.grpc_port, model="efficientnet_lite0") as client:
         job = Job(
             [client, client], model="efficientnet_lite0", task=CLASSIFY, signature="top_k", batch_size=1, retry_s=60
         )
@@ -134,7 +134,8 @@ def test_photos_are_not_read_far_ahead(peer: Any) -> None:
             taken += 1
             yield Photo(str(taken), 3, lambda: b"cat")
 
-    with Client(port=peer.grpc_port) as first, Client(port=peer.grpc_port) as second:
+    first, second = (Client(port=peer.grpc_port, model="efficientnet_lite0") for _ in range(2))
+    with first, second:
         rows = Job(
             [first, second], model="efficientnet_lite0", task=CLASSIFY, signature="top_k", batch_size=3, retry_s=0
         ).run(endless())

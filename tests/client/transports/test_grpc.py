@@ -33,7 +33,7 @@ def test_a_channel_connects_again_when_the_server_is_up(peer: Any, closed_port: 
 def test_an_http_server_is_a_failed_connection(respond_with: Callable[[str], int]) -> None:
     port = respond_with("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
     with (
-        Client(port=port) as client,
+        Client(port=port, model="tagger") as client,
         pytest.raises(ConnectionFailedError, match="answers in HTTP/1"),
     ):
         client.status()
@@ -71,7 +71,7 @@ def test_a_deadline_before_the_connection_is_open_is_a_deadline(
     late_server: LateServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server starts when the client has seen, after the deadline, that it is not connected."""
-    with Client(port=late_server.port, timeout_s=0.1) as client:
+    with Client(port=late_server.port, model="slow", timeout_s=0.1) as client:
         transport = client._transport
         is_connected = transport._is_connected
         monkeypatch.setattr(transport, "_is_connected", lambda code: (late_server.start(), is_connected(code))[1])
@@ -96,7 +96,7 @@ def test_with_asyncio_it_is_a_deadline_too(late_server: LateServer, monkeypatch:
         return channel
 
     async def call() -> None:
-        async with AsyncClient(port=late_server.port, timeout_s=0.1) as client:
+        async with AsyncClient(port=late_server.port, model="slow", timeout_s=0.1) as client:
             await client.status()
 
     monkeypatch.setattr(grpc.aio, "insecure_channel", create_channel)
@@ -109,7 +109,7 @@ def test_a_listener_that_sends_nothing_is_a_failed_connection() -> None:
     """There is never an HTTP/2 connection, so the model is not slow."""
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
-        Client(port=listener.getsockname()[1], timeout_s=0.3) as client,
+        Client(port=listener.getsockname()[1], model="slow", timeout_s=0.3) as client,
         pytest.raises(ConnectionFailedError),
     ):
         client.status()

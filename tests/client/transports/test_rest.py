@@ -127,7 +127,7 @@ def test_a_body_that_does_not_end_is_deadline_exceeded(response: Iterable[bytes]
         thread = threading.Thread(target=serve)
         thread.start()
         with (
-            Client(transport="rest", rest_api_port=port, timeout_s=0.2) as client,
+            Client(transport="rest", rest_api_port=port, model="slow", timeout_s=0.2) as client,
             pytest.raises(DeadlineExceededError, match=r"over REST within 0\.2 s$"),
         ):
             client.status()
