@@ -20,9 +20,21 @@ from __future__ import annotations
 
 import re
 import reprlib
+from contextvars import ContextVar
 
 from savedmodel_bakery.log import escape
 from savedmodel_bakery.wire.status import Code
+
+names_options: ContextVar[bool] = ContextVar("names_options", default=False)
+"""Whether the errors of a bake name options of the command line rather than arguments."""
+
+_OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*)(?:(?<=recipe) file)?")
+_RENAMED = {"no-parity": "require_parity=False", "parity-atol": "atol", "parity-share": "share"}
+
+
+def _argument(option: re.Match[str]) -> str:
+    """Return the argument of `bake`, or the field of a recipe, that an option of the command line sets."""
+    return _RENAMED.get(option[1], option[1].replace("-", "_"))
 
 
 class ClientError(Exception):
@@ -75,11 +87,14 @@ class BakeError(Exception):
     """Baking failed; nothing was published.
 
     Args:
-        message: joined to one line, because messages of other libraries that it quotes may have several.
+        message: joined to one line, because messages of other libraries that it quotes may have several. It names
+            options of the command line, such as `--parity-html`, which become arguments and fields of Python,
+            `parity_html`, unless `names_options` is set.
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.split()))
+        text = " ".join(message.split())
+        super().__init__(text if names_options.get() else _OPTION.sub(_argument, text))
 
 
 class RecipeError(BakeError):

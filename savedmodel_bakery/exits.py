@@ -20,6 +20,7 @@ from savedmodel_bakery.errors import (
     ClientError,
     ConnectionFailedError,
     image_error,
+    names_options,
     one_line,
 )
 from savedmodel_bakery.extras import MissingPackageError
@@ -53,6 +54,7 @@ def run_command(command: click.Command, arguments: Sequence[str] | None = None, 
     """
     open_closed_streams()
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # by default gRPC logs a failed handshake that it also reports
+    default = names_options.set(True)
     try:
         tracing.configure()
         code = command.main(arguments, prog_name=prog_name, standalone_mode=False)
@@ -90,6 +92,8 @@ def run_command(command: click.Command, arguments: Sequence[str] | None = None, 
         error = click.ClickException(str(exc))
     except OSError as exc:  # such as for a full disk behind stdout
         error = click.ClickException(_os_error_text(exc))
+    finally:
+        names_options.reset(default)
     print_error(f"error: {error.format_message()}")
     return error.exit_code
 

@@ -172,7 +172,7 @@ class Recipe:
         for_labels, is_sure = _missing_values(values)
         missing = [field.option for name, field in cls.FIELDS.items() if name in (*required, *for_labels)]
         if required or (for_labels and is_sure):
-            they, them = ("they", "them as options") if len(missing) > 1 else ("it", "it as an option")
+            they, them = ("they", "them") if len(missing) > 1 else ("it", "it")
             has_task = not {"task", "labels", "outputs"}.isdisjoint(values)
             advice = (
                 ""
@@ -182,7 +182,7 @@ class Recipe:
             evidence = "" if _FOUND.isdisjoint(required) else ", or pass --predictions to find how photos are prepared"
             raise RecipeError(
                 f"{values.get('model', 'the model')} needs {_listed(missing)}: {they} cannot be inferred from the "
-                f"model. Pass {them} or in a --recipe file{evidence}{advice}"
+                f"model. Pass {them} or state {them} in a --recipe file{evidence}{advice}"
             )
         parts: dict[str, Any] = {
             part: group(**{name: values[name] for name in fields_of(group) if name in values})

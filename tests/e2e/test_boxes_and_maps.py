@@ -52,7 +52,7 @@ def bake_shapes(folder: Path, photos: list[Path], **recipe: Any) -> BakeResult:
 
 
 def test_boxes_in_another_unit_are_rejected(tmp_path: Path, photos: list[Path]) -> None:
-    with pytest.raises(ParityError, match=r"box_unit is pixels, .* on all 4 photos .*; bake with --box-unit f"):
+    with pytest.raises(ParityError, match=r"box_unit is pixels, .* on all 4 photos .*; bake with box_unit f"):
         bake_shapes(tmp_path, photos, **DETECTOR | {"box_unit": "pixels", "crop": "none"})
     assert [] == list((tmp_path / "models").glob("*/*"))
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from savedmodel_bakery.errors import names_options
 from savedmodel_bakery.exporter import resources
 from savedmodel_bakery.exporter.recipe import Preprocessing, Recipe
 
@@ -35,6 +36,14 @@ class ReadImages(NamedTuple):
     pixels: np.ndarray
     ok: list[bool]
     error: list[str]
+
+
+@pytest.fixture(autouse=True)
+def errors_name_options() -> Iterator[None]:
+    """The texts of errors are those of the command line."""
+    default = names_options.set(True)
+    yield
+    names_options.reset(default)
 
 
 @pytest.fixture(scope="session")

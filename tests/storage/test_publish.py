@@ -110,7 +110,7 @@ def test_an_unfinished_upload_of_other_files_is_removed_on_request_only(tmp_path
     base = memory_store()
     base.create("2/variables/old", b"by another program")
     write_version(tmp_path / "2")
-    with pytest.raises(VersionTakenError, match=r"/2 has an unfinished upload of other files: .* with --restart"):
+    with pytest.raises(VersionTakenError, match=r"/2 has an unfinished upload of other files: .* with restart"):
         publish(tmp_path / "2", base, 2)
     assert {"2/variables/old": 18} == base.sizes()
     publish(tmp_path / "2", base, 2, restart=True)

@@ -162,8 +162,7 @@ def test_a_missing_value_is_requested_by_its_option(missing: str) -> None:
     with pytest.raises(RecipeError) as rejected:
         complete_recipe(values, {"model": "pets.keras"})
     assert str(rejected.value).startswith(
-        f"pets.keras needs --{missing}: it cannot be inferred from the model. Pass it as an option or in a --recipe "
-        "file"
+        f"pets.keras needs --{missing}: it cannot be inferred from the model. Pass it or state it in a --recipe file"
     )
     assert (missing not in ("size", "outputs")) == ("pass --predictions to find" in str(rejected.value))
 
@@ -200,8 +199,8 @@ def test_all_missing_values_are_requested_at_once() -> None:
     with pytest.raises(RecipeError) as rejected:
         complete_recipe(values, {"model": "pets.keras"})
     assert (
-        "pets.keras needs --labels, --crop and --scale: they cannot be inferred from the model. Pass them as options "
-        "or in a --recipe file, or pass --predictions to find how photos are prepared"
+        "pets.keras needs --labels, --crop and --scale: they cannot be inferred from the model. Pass them or state "
+        "them in a --recipe file, or pass --predictions to find how photos are prepared"
     ) == str(rejected.value)
 
 
