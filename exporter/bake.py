@@ -6,6 +6,7 @@ recipe, labels ───┴─► servable module ─► staged SavedModel ─�
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -69,6 +70,11 @@ class BakeResult:
         return f"<p><code>{escape(str(self.path))}</code></p>{evidence}{self.parity._repr_html_()}"
 
 
+def _print_if_interactive(step: str) -> None:
+    if hasattr(sys, "ps1"):
+        print(f"{step} …", flush=True)
+
+
 def bake(
     *,
     model: str | PathLike[str] | Callable[..., Any] | None = None,
@@ -91,7 +97,7 @@ def bake(
     reference: str | Path | None = None,
     min_agreement: float | None = None,
     parity_html: str | Path | None = None,
-    progress: Callable[[str], None] = lambda _: None,
+    progress: Callable[[str], None] = _print_if_interactive,
     session: SessionProcess | None = None,
 ) -> BakeResult:
     """Bake a vision model into a SavedModel, validate it and publish it as `<out>/<name>/<version>`.
@@ -135,7 +141,7 @@ def bake(
         min_agreement: for precision int8, the share of photos whose answers must agree with those of float32; None is
             0.95. They are `photos` without those to calibrate with, or else a part of the calibration folder.
         parity_html: file for an HTML page of the comparison, which is written even if the version is rejected.
-        progress: called with each step, in a few words.
+        progress: called with each step, in a few words; by default prints them in notebooks and interactive sessions.
         session: the process to verify it in, if one has been started, which takes seconds; None starts one.
 
     Returns:

@@ -29,7 +29,9 @@ def execute(path: Path) -> Any:
     notebook = nbformat.read(path, as_version=4)
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(path.parent / "train", Path(folder, "train"))
-        NotebookClient(notebook, timeout=TIMEOUT_S, resources={"metadata": {"path": folder}}).execute()
+        NotebookClient(
+            notebook, timeout=TIMEOUT_S, coalesce_streams=True, resources={"metadata": {"path": folder}}
+        ).execute()
     for cell in notebook.cells:
         cell.metadata = {}
         if cell.cell_type == "code":
