@@ -58,14 +58,10 @@ Examples:
   bakery bake efficientnet-lite0
   bakery serve saved_model/efficientnet_lite0
   bakery ask photo.jpg
+  eval "$(_BAKERY_COMPLETE=bash_source bakery)"    # shell completion; or zsh_source, fish_source
 
 \b
-Shell completion:
-  eval "$(_BAKERY_COMPLETE=bash_source bakery)"    # or zsh_source, fish_source
-
-\b
-Exit codes: 0 success, 1 refused or failed, 2 wrong usage, 3 cannot connect, 4 bulk finished but some photos failed,
-130 interrupted.
+Exit codes: 0 success, 1 refused or failed, 2 wrong usage, 3 cannot connect, 4 some photos failed, 130 interrupted.
 """
 
 
