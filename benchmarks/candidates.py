@@ -83,7 +83,7 @@ def results_folder(out: Path | None, name: str) -> Path:
     """Make the folder for the results: `out`, or an empty one in the cache.
 
     Returns:
-        Its absolute path, which servers need.
+        The absolute path, because servers need one.
 
     Raises:
         click.UsageError: `out` is not empty.

@@ -30,7 +30,8 @@ def measure(folder: Path, photo: bytes, *, images: int, rounds: int, allow_growt
         allow_growth: whether TensorFlow takes the GPU's memory as needed, instead of nearly all of it.
 
     Returns:
-        `operations`: those of a request that does both, by device. `ms`: the median time of a request, by signature.
+        `operations`: the operations of a request that does both, by device.
+        `ms`: the median time of a request, by signature.
         `gpu_memory_mib`: what all processes use on the GPU before this one and after its requests; None without a GPU.
     """
     context = multiprocessing.get_context("spawn")

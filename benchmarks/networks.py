@@ -46,7 +46,7 @@ class Choice:
 
     Attributes:
         build: returns the Keras network; imports TensorFlow.
-        description: without labels.
+        description: the description of the input; its labels are empty.
         bake: options of `bakery bake`; {weights} is the folder's weights file.
     """
 

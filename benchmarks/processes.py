@@ -48,7 +48,7 @@ class Server:
         command: the program and its arguments.
         port: loopback port on which it listens when it is ready.
         log: file for stdout and stderr.
-        environment: added to this process's environment.
+        environment: variables that are added to those of this process.
         folder: working directory; by default that of this process.
     """
 

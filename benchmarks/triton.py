@@ -25,7 +25,7 @@ def command(environment: Path, repository: Path, backends: Path, *, ports: tuple
     Args:
         environment: the virtual environment that has the wheel.
         repository: folder of models.
-        backends: created here.
+        backends: the folder to create for the backends.
         ports: loopback ports for HTTP, gRPC and metrics.
     """
     home = _site_packages(environment) / "pytriton" / "tritonserver"

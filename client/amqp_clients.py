@@ -82,7 +82,7 @@ class AmqpClient(BaseClient):
         checked against the model's metadata.
 
         Args:
-            inputs: as for `predict`, but numbers are converted to numpy's default types.
+            inputs: the arrays, as `predict` takes them, except that numbers become numpy's default types.
             result_queue: name of a durable quorum queue, which is created if it does not exist; see `results`.
                 The workers must allow it (`--result-queue`, by default all names that start with `results`).
             signature: name of the signature.
@@ -115,7 +115,7 @@ class AmqpClient(BaseClient):
             idle_s: seconds to wait for another reply.
 
         Returns:
-            For each reply, the correlation id and what `predict` would have returned or raised.
+            The correlation id of each reply, and what `predict` would have returned or raised.
 
         Raises:
             ClientError: the broker cannot be reached, or refuses.

@@ -241,11 +241,11 @@ class BaseClient:
         """Run a Classify signature on examples.
 
         Args:
-            examples: for each, feature name to a value or a list of values: bytes, str, int or float.
+            examples: dicts from feature name to a value or a list of values: bytes, str, int or float.
             signature: name of the signature.
 
         Returns:
-            For each example its classes as (label, score), in the server's order.
+            The classes of each example as (label, score), in the server's order.
 
         Raises:
             ClientError: the call failed.

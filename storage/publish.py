@@ -68,9 +68,9 @@ def publish(
     """Publish a version's folder as `<base>/<number>`, or continue to; do nothing if that is done.
 
     Args:
-        folder: of the version; if it has a manifest, its files must agree with it.
+        folder: the local folder of the version. If it has a manifest, its files must agree with it.
         base: the folder of the model's versions.
-        number: of the new version, 0 to 2**63 - 1.
+        number: the number to publish it as, 0 to 2**63 - 1.
         restart: first remove what an unfinished upload of other files has left. No such upload may be running.
         progress: called with each step, in a few words.
 

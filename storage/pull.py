@@ -41,9 +41,9 @@ def pull(
     """Copy a version to `<base_path>/<number>`; do nothing if a copy of it is there.
 
     Args:
-        version: in a bucket.
+        version: the version in a bucket.
         base_path: the local folder of the model's versions.
-        number: by default the name of `version`, which must then be a number.
+        number: the number of the copy; None is that of `version`.
         progress: called with each step, in a few words.
 
     Returns:

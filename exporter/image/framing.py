@@ -38,7 +38,7 @@ class Window(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """Where the upright photo lies in the network's input, per image of a batch."""
+    """The position of the upright photo in the network's input, per image of a batch."""
 
     height: Sides  # of the photo, in pixels
     width: Sides

@@ -24,7 +24,7 @@ _MAX_RUN_BYTES = 2**20
 
 
 class _Frame(NamedTuple):
-    """Where the first frame is in the file."""
+    """The position of the first frame in the file."""
 
     image: Offset  # its image descriptor
     control: Offset  # the graphic control extension before it

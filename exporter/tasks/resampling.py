@@ -1,4 +1,4 @@
-"""From the grid of a network's output to the pixels of the upright photo, in the graph and with NumPy."""
+"""Resamples a network's output to the pixels of the upright photo, in the graph and with NumPy."""
 
 from __future__ import annotations
 

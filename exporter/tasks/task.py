@@ -203,7 +203,7 @@ def check_probabilities(outputs: np.ndarray) -> None:
 
 
 class Placement(NamedTuple):
-    """Where a photo lies in the network's input, by Python's integers; see `image.framing` for the graph's."""
+    """The position of a photo in the network's input, by Python's integers; see `image.framing` for the graph's."""
 
     size: tuple[int, int]  # height and width of the upright photo
     corner: tuple[int, int]  # its distance from the top and from the left of the network's input, in pixels of that

@@ -11,11 +11,11 @@ def average(
     """Average the scores of two classifiers, for the classes that the first one returns.
 
     Args:
-        labels: string [n, k], of the first classifier.
-        class_ids: int32 [n, k], likewise.
-        scores: float32 [n, k], likewise.
-        other_class_ids: int32 [n, m], of the second classifier.
-        other_scores: float32 [n, m], likewise.
+        labels: string [n, k], the labels of the first classifier.
+        class_ids: int32 [n, k], their class ids.
+        scores: float32 [n, k], their scores.
+        other_class_ids: int32 [n, m], the class ids of the second classifier.
+        other_scores: float32 [n, m], their scores.
 
     Returns:
         `labels`, `class_ids` and `scores`, [n, k], best first.
