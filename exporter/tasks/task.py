@@ -89,7 +89,7 @@ class Tolerance:
         parts = [f"{self.atol:g} + {self.rtol:g} of the expected value"] if self.atol or self.rtol else []
         parts += [f"an IoU of {self.iou:g}"] if self.iou < 1 else []
         parts += [f"{1 - self.share:.3g} in all"] if self.share < 1 else []
-        return ", ".join(parts)
+        return ", ".join(parts) or "0"
 
 
 @dataclass(frozen=True)

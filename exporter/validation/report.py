@@ -204,7 +204,7 @@ class ParityReport:
         causes = [
             f"; {name} is {baked}, the source uses {expected}" for name, (baked, expected) in self.departures.items()
         ]
-        answers = f"{self.measure} {worst.difference:.4f} (allowed: {self.tolerance}), " if self.int8 is None else ""
+        answers = f"{self.measure} {worst.difference:.3g} (allowed: {self.tolerance}), " if self.int8 is None else ""
         raise ParityError(
             f"on {worst.photo} the baked graph answers {worst.answer}, the reference pipeline "
             f"{worst.reference_answer}: {answers}pixels differ by {worst.pixels_mean:.2f} levels in the mean (allowed: "

@@ -24,7 +24,7 @@ from savedmodel_bakery.exporter.recipe import complete_recipe
 from savedmodel_bakery.exporter.servable_module import ServableModule
 from savedmodel_bakery.exporter.sources.network import Network
 from savedmodel_bakery.exporter.tasks.classify import Classify
-from savedmodel_bakery.exporter.tasks.task import Doubt
+from savedmodel_bakery.exporter.tasks.task import Doubt, Tolerance
 from savedmodel_bakery.exporter.validation.parity import ParityCheck, recipe_doubts
 from savedmodel_bakery.exporter.validation.report import ParityReport, PhotoParity, PhotoPictures, write_html_page
 from savedmodel_bakery.exporter.validation.session import PhotoResponse
@@ -168,8 +168,10 @@ class TestReport:
             report.check("; --no-parity publishes it anyway")
 
     def test_the_worst_photo_is_named(self) -> None:
-        with pytest.raises(ParityError, match=r"on b\.jpg .* score difference 0\.2500 \(allowed: 0\.01 \+ 0 of the"):
+        with pytest.raises(ParityError, match=r"on b\.jpg .* score difference 0\.25 \(allowed: 0\.01 \+ 0 of the"):
             self.report(self.WITHIN, self.BEYOND).check()
+        with pytest.raises(ParityError, match=r" difference 0\.25 \(allowed: 0\), pixels"):
+            dataclasses.replace(self.report(self.BEYOND), tolerance=Tolerance()).check()
         with pytest.raises(ParityError, match=r"cannot read <c>\.jpg: damaged & cut off"):
             self.report(self.WITHIN, self.BEYOND, self.UNREADABLE).check()
 
