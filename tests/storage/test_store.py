@@ -1,4 +1,4 @@
-"""Every storage behaves alike: memory, a local folder, and S3, which is moto's server."""
+"""Every storage behaves alike: memory, a local folder, S3 (moto's server) and GCS (fake-gcs-server)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+import gcs_server
 import pytest
 import s3_server
 from server_process import free_port
@@ -26,13 +27,24 @@ def s3_port() -> Iterator[int]:
         yield port
 
 
-@pytest.fixture(params=["memory", "file", "s3"])
+@pytest.fixture(scope="module")
+def gcs_port() -> Iterator[int]:
+    with gcs_server.run_gcs() as port:
+        yield port
+
+
+@pytest.fixture(params=["memory", "file", "s3", "gs"])
 def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """An empty store."""
+    variables = {}
     if request.param == "s3":
-        for name, value in s3_server.environment(request.getfixturevalue("s3_port")).items():
-            monkeypatch.setenv(name, value)
-    root = {"memory": "store-", "file": f"{tmp_path}/", "s3": f"{s3_server.BUCKET}/"}[request.param]
+        variables = s3_server.environment(request.getfixturevalue("s3_port"))
+    if request.param == "gs":
+        variables = gcs_server.environment(request.getfixturevalue("gcs_port"))
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    roots = {"memory": "store-", "file": f"{tmp_path}/", "s3": f"{s3_server.BUCKET}/", "gs": f"{gcs_server.BUCKET}/"}
+    root = roots[request.param]
     return open_store(f"{request.param}://{root}{next(_numbers)}/flowers")
 
 
