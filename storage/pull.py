@@ -31,6 +31,14 @@ def newest_version(base: Store) -> Store:
     return base.below(str(max(versions)))
 
 
+def complete_sizes(version: Store) -> dict[str, int]:
+    """Return the size in bytes of each file of a version; raise PublishError if it is not complete."""
+    sizes = version.sizes()
+    if GRAPH not in sizes:
+        raise PublishError(f"no complete version in {version}: {'its upload is unfinished' if sizes else 'not found'}")
+    return sizes
+
+
 def pull(
     version: Store,
     base_path: Path,
@@ -53,9 +61,7 @@ def pull(
         PublishError: the version is not complete, has no manifest, differs from it, or another one has its number.
         ConnectionFailedError: the storage cannot be reached.
     """
-    stored = version.sizes()
-    if GRAPH not in stored:
-        raise PublishError(f"no complete version in {version}: {'its upload is unfinished' if stored else 'not found'}")
+    stored = complete_sizes(version)
     if MANIFEST not in stored:
         raise PublishError(f"{version} has no {MANIFEST}, so a copy cannot be checked: `bakery publish` writes it")
     manifest = read_manifest(version, stored)

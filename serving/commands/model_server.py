@@ -91,8 +91,9 @@ def serve_embedded(
 ) -> NoReturn:
     """Run the embedded server until SIGTERM or SIGINT, then exit with 0.
 
-    `model` is served instead of the models of the flags. With `require_rest`, fails if the REST port can't be opened;
-    by default only gRPC runs then. `on_ready` is called once, when the models are loaded and the ports are open.
+    `model` is served instead of the models of the flags; its base path is not checked again. With `require_rest`,
+    fails if the REST port can't be opened; by default only gRPC runs then. `on_ready` is called once, when the models
+    are loaded and the ports are open.
     """
     from savedmodel_bakery.serving.models.buckets import check_reachable
     from savedmodel_bakery.serving.options.settings import check_flags, read_settings, warn_if_exposed
@@ -102,9 +103,10 @@ def serve_embedded(
     check_flags(command_line)
     ignored = _ignored_flags(command_line)
     settings = read_settings(command_line)
-    if model is not None:
+    if model is None:
+        check_reachable(settings.models or {})
+    else:
         settings = replace(settings, models={model.name: model})
-    check_reachable(settings.models or {})
     warn_if_exposed(command_line)
     for name in ignored:
         logger.warning("--%s has no effect in the embedded engine", name)

@@ -25,6 +25,7 @@ from savedmodel_bakery.serving.models.storage import select
 from savedmodel_bakery.storage import folders
 from savedmodel_bakery.storage.mirror import STORAGE_ERRORS, Failure, mirror, remove_copies, remove_differing
 from savedmodel_bakery.storage.publish import published_versions
+from savedmodel_bakery.storage.pull import complete_sizes, newest_version
 from savedmodel_bakery.storage.store import Store, open_store
 from savedmodel_bakery.wire.model_config import Latest, ModelConfig, Policy, Specific
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
@@ -201,12 +202,12 @@ def find_model(store: Store, name: str | None = None) -> ModelConfig:
     ConnectionFailedError if the storage cannot be reached.
     """
     number = version_number(store.name)
-    base = store if number is None else open_store(store.url.rpartition("/")[0])
-    published = published_versions(base)
-    if not published or (number is not None and number not in published):
-        raise PublishError(f"no complete version in {store}: must be the URL of a model or of a version of it")
-    policy = Latest() if number is None else Specific(frozenset([number]))
-    return ModelConfig(name or base.name, base.url, policy)
+    if number is None:
+        newest_version(store)
+        return ModelConfig(name or store.name, store.url, Latest())
+    base = open_store(store.url.rpartition("/")[0])
+    complete_sizes(base.below(str(number)))
+    return ModelConfig(name or base.name, base.url, Specific(frozenset([number])))
 
 
 def check_reachable(models: Mapping[str, ModelConfig]) -> None:

@@ -277,4 +277,4 @@ def test_bakery_serve_takes_a_url(base: Store, s3_port: int, tmp_path: Path) -> 
     code, _, error = run("serve", base.below("7"), port=s3_port)
     listing, last = error.splitlines()
     assert (1, f"listing {base}/7 …") == (code, listing)
-    assert f"error: no complete version in {base}/7: must be the URL of a model or of a version of it" == last
+    assert f"error: no complete version in {base}/7: not found" == last
