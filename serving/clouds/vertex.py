@@ -6,6 +6,7 @@ https://cloud.google.com/vertex-ai/docs/predictions/custom-container-requirement
 from __future__ import annotations
 
 import logging
+import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,8 +20,9 @@ from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 logger = logging.getLogger(__name__)
 
 STORAGE_URI = "AIP_STORAGE_URI"
+_PORT = "AIP_HTTP_PORT"
 _FLAGS = {
-    "AIP_HTTP_PORT": "rest_api_port",
+    _PORT: "rest_api_port",
     "AIP_HEALTH_ROUTE": "health_route",
     "AIP_PREDICT_ROUTE": "predict_route",
     STORAGE_URI: "model_base_path",
@@ -28,7 +30,13 @@ _FLAGS = {
 
 
 def make_flags(environment: Mapping[str, str]) -> list[str]:
-    """Return the flags that the variables stand for; an empty variable counts as missing."""
+    """Return the flags that the variables stand for; an empty variable counts as missing.
+
+    Raises StatusError for a port that is not one.
+    """
+    port = environment.get(_PORT)
+    if port and not (re.fullmatch(r"[0-9]{1,5}", port) and 1 <= int(port) <= 65535):
+        raise invalid_argument(f"invalid {_PORT} {port}: must be a number between 1 and 65535")
     return [f"--{flag}={environment[name]}" for name, flag in _FLAGS.items() if environment.get(name)]
 
 

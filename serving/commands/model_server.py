@@ -53,9 +53,11 @@ def main(arguments: Sequence[str] | None = None, *, program: str) -> None:
 
         sys.exit(run_command(amqp.cli, arguments[1:], prog_name=f"{program} amqp"))
     log.configure(logging.INFO, log.SERVER_FORMAT)
-    arguments = [*vertex.make_flags(os.environ), *arguments]  # the last one of a flag counts
     try:
+        arguments = [*vertex.make_flags(os.environ), *arguments]  # the last one of a flag counts
         command_line = flags.parse(arguments)
+    except StatusError as error:
+        _fail(str(error))
     except flags.FlagError as error:
         _print_error(str(error))
         print(flags.usage(program), end="", flush=True)

@@ -31,6 +31,12 @@ def test_variables_are_flags() -> None:
     assert ["--model_base_path=gs://bucket/model"] == make_flags({"AIP_STORAGE_URI": "gs://bucket/model"})
 
 
+@pytest.mark.parametrize("port", ["abc", "0", "65536", "8080 "])
+def test_a_wrong_port(port: str) -> None:
+    with pytest.raises(StatusError, match=f"invalid AIP_HTTP_PORT {port}: must be a number between 1 and 65535$"):
+        make_flags({"AIP_HTTP_PORT": port})
+
+
 def test_the_newest_version_of_a_model_keeps_its_number(tmp_path: Path) -> None:
     base = memory_store().below("5")  # the name of the folder does not matter
     for number in (9, 10):
