@@ -12,7 +12,7 @@ from savedmodel_bakery.exporter.evidence.answers import Runner
 from savedmodel_bakery.exporter.evidence.evidence import Evidence, Source
 from savedmodel_bakery.exporter.evidence.inputs import read_inputs
 from savedmodel_bakery.exporter.evidence.judge import SEARCH_S, Judgement, judge
-from savedmodel_bakery.exporter.recipe.model import TASKS_WITHOUT_LABELS
+from savedmodel_bakery.exporter.recipe.model import TASKS_WITHOUT_LABELS, Answers
 from savedmodel_bakery.exporter.sources.network import Network
 
 __all__ = ["SEARCH_S", "Judgement", "Source", "Sources", "judge_all"]
@@ -42,11 +42,11 @@ def judge_all(
     Raises:
         EvidenceError: the evidence can't be read, contradicts what is stated, or no recipe agrees with it.
         SourceError: a function can't be imported.
-        LabelError: the labels can't be read.
+        LabelError: the labels can't be read, or are not those of the network's outputs.
     """
     labels = {**network.defaults, **stated}.get("labels")
     class_names = [] if stated.get("task") in TASKS_WITHOUT_LABELS else resources.read_class_names(labels)
-    runner = Runner(network)
+    runner = Runner(network, class_names, Answers(labels=labels).labels_title)
     readers: list[Callable[[], Evidence]] = []
     if sources.inputs is not None:
         inputs = sources.inputs

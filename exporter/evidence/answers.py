@@ -33,6 +33,7 @@ from savedmodel_bakery.exporter.evidence.evidence import (
 from savedmodel_bakery.exporter.evidence.search import PIXELS
 from savedmodel_bakery.exporter.recipe import SCALES, Preprocessing, describe_scale
 from savedmodel_bakery.exporter.sources.network import Network
+from savedmodel_bakery.exporter.tasks.choose import check_labels
 from savedmodel_bakery.exporter.validation import reference
 
 _BATCH = 16  # photos that run at once
@@ -82,10 +83,14 @@ _TASKS = {"logits softmax": "classify", "logits sigmoid": "multilabel"}
 
 
 class Runner:
-    """Runs a network on the pixels of recipes; each run is kept."""
+    """Runs a network on the pixels of recipes; each run is kept.
 
-    def __init__(self, network: Network) -> None:
+    With `class_names`, which messages call `labels_title`, its outputs must be those of these labels.
+    """
+
+    def __init__(self, network: Network, class_names: Sequence[str] = (), labels_title: str = "the labels") -> None:
         self._call = tf.function(network.call, reduce_retracing=True)
+        self._class_names, self._labels_title = class_names, labels_title
         self._kept: dict[bytes, np.ndarray] = {}
 
     def run(self, pixels: np.ndarray, recipe: Preprocessing) -> np.ndarray:
@@ -118,6 +123,10 @@ class Runner:
                 f"the network returns {list(array.shape)}: its answers can be compared with predictions or labels only "
                 "if it returns one row of numbers per photo; use --inputs"
             )
+        if self._class_names:
+            is_single = array.shape[1] == 1
+            count, decider = (2, "one output") if is_single else (array.shape[1], "")
+            check_labels(self._class_names, self._labels_title, count, decider=decider)
         return array
 
 
@@ -296,10 +305,6 @@ class Labelled(Evidence):
     def fit(self, pixels: np.ndarray, candidate: Preprocessing) -> Fit:
         """See Evidence."""
         outputs, probabilities = _probabilities(self._runner.run(pixels, candidate))
-        if probabilities.shape[1] <= self._ids.max():
-            raise EvidenceError(
-                f"the photos have labels with ids up to {self._ids.max()}, the network has {probabilities.shape[1]}"
-            )
         accuracy = float((probabilities.argmax(axis=1) == self._ids).mean())
         probability = float(probabilities[np.arange(len(self._ids)), self._ids].mean())
         logarithms = np.log(probabilities.clip(_LEAST))

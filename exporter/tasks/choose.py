@@ -91,12 +91,12 @@ def choose_task(
     if name == "binary":
         if units != 1:
             raise SourceError(f"task binary needs a network with one output; this one has {units}: use --task classify")
-        _check_labels(class_names, answers, 2, decider="one output")
+        check_labels(class_names, answers.labels_title, 2, decider="one output")
         (threshold,) = _thresholds(answers, 1)
         return Binary(tuple(class_names), answers.outputs, answers.top_k, threshold)
     if units == 1:
         raise SourceError(f"task {name} needs a network with one output per label; this one has 1: use --task binary")
-    _check_labels(class_names, answers, units)
+    check_labels(class_names, answers.labels_title, units)
     if name == "multilabel":
         twice = next((label for number, label in enumerate(class_names) if label in class_names[:number]), None)
         if twice is not None:
@@ -207,9 +207,9 @@ def _segment(recipe: Recipe, shape: Shape, class_names: Sequence[str]) -> Segmen
     if shape[-1] == 1:
         if answers.outputs is None:
             raise RecipeError("task segment needs --outputs for a network with one score per pixel")
-        _check_labels(class_names, answers, 2, decider="one score per pixel")
+        check_labels(class_names, answers.labels_title, 2, decider="one score per pixel")
     else:
-        _check_labels(class_names, answers, shape[-1] or 0)
+        check_labels(class_names, answers.labels_title, shape[-1] or 0)
     if answers.probabilities and answers.outputs is None:
         raise RecipeError("task segment needs --outputs for --probabilities")
     (threshold,) = _thresholds(answers, 1)
@@ -244,7 +244,7 @@ def _detect(recipe: Recipe, shapes: Mapping[str, Shape], class_names: Sequence[s
         )
     if "classes" not in shapes:
         has_background = boxes.background_class in ("first", "last")
-        _check_labels(class_names, answers, (shapes["scores"][-1] or 0) - has_background)
+        check_labels(class_names, answers.labels_title, (shapes["scores"][-1] or 0) - has_background)
     (threshold,) = _thresholds(answers, 1)
     return Detect(
         tuple(class_names),
@@ -271,25 +271,27 @@ def _infer(units: int, class_names: Sequence[str], *, ends_in_sigmoid: bool) -> 
     return "multilabel" if ends_in_sigmoid else "classify"
 
 
-def _check_labels(class_names: Sequence[str], answers: Answers, count: int, *, decider: str = "") -> None:
-    """Reject labels that aren't one for each of `count` classes. A `decider` is one output that decides between two."""
+def check_labels(class_names: Sequence[str], title: str, count: int, *, decider: str = "") -> None:
+    """Reject labels that aren't one for each of `count` classes. A `decider` is one output that decides between two.
+
+    Messages call the labels `title`, in the plural.
+    """
     if "" in class_names:
         named = len(class_names) - class_names.count("")
         raise LabelError(
-            f"{answers.labels_title} have {named} names but none for class id {class_names.index('')}: ids must count "
+            f"{title} have {named} names but none for class id {class_names.index('')}: ids must count "
             "from 0 without gaps"
         )
     if len(class_names) == count:
         return
     if decider:
         raise LabelError(
-            f"the network has {decider}, which decides between two labels, but {answers.labels_title} have "
-            f"{len(class_names)}"
+            f"the network has {decider}, which decides between two labels, but {title} have {len(class_names)}"
         )
     hint = ""
     if len(class_names) == count - 1:
         hint = "; a network with one more class than labels usually has a background class at id 0"
-    raise LabelError(f"the network has {count} classes, but {answers.labels_title} have {len(class_names)}{hint}")
+    raise LabelError(f"the network has {count} classes, but {title} have {len(class_names)}{hint}")
 
 
 def _thresholds(answers: Answers, count: int) -> tuple[float, ...]:

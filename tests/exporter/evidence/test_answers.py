@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from savedmodel_bakery.errors import EvidenceError
+from savedmodel_bakery.errors import EvidenceError, LabelError
 from savedmodel_bakery.exporter.evidence import Judgement, Sources, judge_all
 from savedmodel_bakery.exporter.evidence.answer_files import read_labelled, read_predictions
 from savedmodel_bakery.exporter.evidence.answers import Predictions, Runner
@@ -71,7 +71,7 @@ def judged(folder: Path, source: Any, call: Callable[[Any], Any] = probabilities
     names = folder.parent / f"{folder.name}.txt"
     names.write_text("\n".join(stated.pop("names", LABELS)))
     values = {"size": (SIZE, SIZE), "labels": str(names), **stated}
-    is_labelled = isinstance(source, Path) and source.is_dir()
+    is_labelled = isinstance(source, Path) and (source.is_dir() or source.name == "labels.csv")
     sources = Sources(labelled=source) if is_labelled else Sources(predictions=source)
     photos = sorted(folder.iterdir())
     (judgement,), _ = judge_all(sources, values, Network(call), photos, 60, progress=lambda _: None)
@@ -271,6 +271,17 @@ def test_predictions_that_cannot_be_used(folder: Path, tmp_path: Path, name: str
     with pytest.raises(EvidenceError) as refused:
         judged(folder, tmp_path / name)
     assert message in str(refused.value)
+
+
+@pytest.mark.parametrize("names", [LABELS[:3], LABELS[:2]])
+def test_labels_that_are_not_those_of_the_outputs(
+    folder: Path, tmp_path: Path, rows: dict[str, np.ndarray], names: tuple[str, ...]
+) -> None:
+    """Predictions without names, and photos that lack the missing labels, would agree."""
+    (tmp_path / "labels.csv").write_text("odd.png,dog")
+    for source in (rows, tmp_path / "labels.csv"):
+        with pytest.raises(LabelError, match=rf"^the network has 4 classes, but labels '\S+' have {len(names)}"):
+            judged(folder, source, names=names)
 
 
 NO_NUMBERS = {"complex numbers": [1j, 0, 0, 0], "dates": np.zeros(4, "datetime64[s]"), "text": ["1", "0", "0", "0"]}
