@@ -15,10 +15,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from savedmodel_bakery.defaults import SEARCH_S
 from savedmodel_bakery.errors import RecipeError, SourceError
 from savedmodel_bakery.exporter import publish, resources, sources
 from savedmodel_bakery.exporter.calibration import NO_CALIBRATION, read_calibration
-from savedmodel_bakery.exporter.evidence import SEARCH_S, Judgement, Source, Sources, judge_all
+from savedmodel_bakery.exporter.evidence import Judgement, Source, Sources, default_photos, judge_all
 from savedmodel_bakery.exporter.recipe import Recipe, RecipeFile, complete_recipe, convert_values, read_recipe_file
 from savedmodel_bakery.exporter.servable_module import ServableModule
 from savedmodel_bakery.exporter.sources.network import Network
@@ -115,8 +116,8 @@ def bake(
         recipe: a recipe, or the path of a recipe file, or a mapping of field names to values. Mappings and files may
             omit fields that the model determines. Relative paths in a file refer to its folder.
         photos: files to validate it on: a folder, which may have a folder per label, or the path of one photo or of
-            several; None uses the example photos that come with the package. The first 8 become golden requests in the
-            version.
+            several; None uses those that are compared of a `labelled` folder, or else the example photos that come with
+            the package. The first 8 become golden requests in the version.
         inputs: what the network received in training for some of the photos: an `.npz` file whose keys are their names,
             a dict of arrays by their names, or a function of a path or its name, `module:function`. Fields of the
             recipe that are not stated are found from it.
@@ -126,7 +127,7 @@ def bake(
         labelled: photos with their right labels, a folder with one folder per label or a `.csv` of file and label.
         input_values: for a network with inputs beside the image, a `.json` file with their values for each photo; see
             `validation.other_values`. None takes random values.
-        search_seconds: how long the search for the recipe may take, for each of the three.
+        search_seconds: how long the search for the recipe may take, for each of the three, in wall-clock time.
         atol: allowed difference of an answer from the reference pipeline's; None is the task's default: 0.01 for
             probabilities, 0.001 for the cosine distance of embeddings, 0.0001 for numbers of tasks regress and tensors,
             0.005 of white for pictures, 0.005 of the photo's longer side for points; that of each head's task.
@@ -202,7 +203,7 @@ def bake(
             "segment and --labels for a label per pixel, --task image for a picture, --task keypoints for heat maps of "
             "points, --task embed for a vector, which is the mean of its pixels, or --task tensors for all values"
         )
-    photo_files = resources.list_photos(photos)
+    photo_files = default_photos(labelled) if photos is None else resources.list_photos(photos)
     stated = {**like, **network.recipe, **values}
     others = read_values(network.others, photo_files, None if input_values is None else Path(input_values))
     if network.others:

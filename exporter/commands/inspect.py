@@ -15,7 +15,6 @@ from savedmodel_bakery.exporter import publish
 from savedmodel_bakery.exporter.commands import options
 from savedmodel_bakery.exporter.commands.running import NO_EVIDENCE, print_progress, print_warning, tensorflow
 from savedmodel_bakery.exporter.recipe import Recipe, convert_values, read_recipe_file
-from savedmodel_bakery.exporter.resources import example_photos
 from savedmodel_bakery.files import parse_toml
 from savedmodel_bakery.groups import Command
 from savedmodel_bakery.storage import folders, versions
@@ -248,16 +247,17 @@ def parity(
     moved = convert_values({"model": model, "labels": labels, "weights": weights, "heads": heads, "onnx2tf": onnx2tf})
     recipe = Recipe.from_values({**read_recipe_file(recipe_file).values, **moved})
     with tensorflow("parity", verbose=verbose):
-        from savedmodel_bakery.exporter.evidence import Sources, judge_all
+        from savedmodel_bakery.exporter.evidence import Sources, default_photos, judge_all
         from savedmodel_bakery.exporter.validation.report import check_writable, write_html_page
         from savedmodel_bakery.exporter.validation.validate import compare_with_source
 
         if parity_html:
             check_writable(parity_html)
+        photos = photos or default_photos(labelled)
         report = compare_with_source(
             saved_model,
             recipe,
-            photos or example_photos(),
+            photos,
             lambda task: task.tolerance.replaced(**tolerance),
             print_progress,
             min_agreement=min_agreement,
@@ -268,7 +268,7 @@ def parity(
                     Sources(inputs, predictions, labelled),
                     {name: value for name, value in recipe.to_values().items() if value is not None},
                     network,
-                    photos or example_photos(),
+                    photos,
                     search_seconds,
                     progress=print_progress,
                 )[0]

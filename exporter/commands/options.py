@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from savedmodel_bakery.defaults import SEARCH_S
 from savedmodel_bakery.errors import PublishError, RecipeError
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.recipe.fields import REQUIRED, Choice, Field, Switch, WholeNumber
@@ -121,15 +122,15 @@ evidence = option_group(
         "--labelled",
         type=click.Path(path_type=Path, exists=True),
         metavar="FOLDER|FILE.csv",
-        help="Photos with their right labels: a folder with one folder per label, or file and label. They tell scale "
-        "and channels, and show gross errors.",
+        help="Photos with their right labels: a folder with one folder per label, which --photos is by default, or "
+        "file and label. They tell scale and channels, and show gross errors.",
     ),
     click.option(
         "--search-seconds",
         type=FloatRange(1),
-        default=120.0,
+        default=SEARCH_S,
         show_default=True,
-        help="How long to search for a recipe that agrees with each of them.",
+        help="How long to search for a recipe that agrees with each of them, in wall-clock time.",
     ),
 )
 """Options for what shows how the network was trained."""

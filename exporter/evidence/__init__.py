@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from savedmodel_bakery.exporter import resources
-from savedmodel_bakery.exporter.evidence.answer_files import read_labelled, read_predictions
+from savedmodel_bakery.exporter.evidence.answer_files import photos_in_folders, read_labelled, read_predictions
 from savedmodel_bakery.exporter.evidence.answers import Runner
 from savedmodel_bakery.exporter.evidence.evidence import Evidence, Source
 from savedmodel_bakery.exporter.evidence.inputs import read_inputs
-from savedmodel_bakery.exporter.evidence.judge import SEARCH_S, Judgement, judge
+from savedmodel_bakery.exporter.evidence.judge import Judgement, judge
 from savedmodel_bakery.exporter.recipe.model import TASKS_WITHOUT_LABELS, Answers
 from savedmodel_bakery.exporter.sources.network import Network
 
-__all__ = ["SEARCH_S", "Judgement", "Source", "Sources", "judge_all"]
+__all__ = ["Judgement", "Source", "Sources", "default_photos", "judge_all"]
 
 
 class Sources(NamedTuple):
@@ -24,6 +24,13 @@ class Sources(NamedTuple):
     inputs: Source | None = None
     predictions: Source | None = None
     labelled: str | Path | None = None
+
+
+def default_photos(labelled: str | Path | None) -> list[Path]:
+    """Return the photos to validate on if none are named: labelled ones in folders, or else the example photos."""
+    if labelled is not None and Path(labelled).is_dir() and (photos := photos_in_folders(Path(labelled))):
+        return photos
+    return resources.example_photos()
 
 
 def judge_all(

@@ -67,7 +67,7 @@ def read_labelled(source: Path, photos: Sequence[Path], runner: Runner, class_na
         EvidenceError: the file can't be read, names a photo or a label that isn't there, or has no photo.
     """
     if source.is_dir():
-        named = {photo: folder.name for folder in _visible_folders(source) for photo in _photos_below(folder)}
+        named = _photos_by_folder(source)
     else:
         try:
             rows = _read_csv(source)
@@ -84,8 +84,21 @@ def read_labelled(source: Path, photos: Sequence[Path], runner: Runner, class_na
             "file and label"
         )
     _check_labels(str(source), set(named.values()), class_names)
-    chosen = choose(list(named), named.__getitem__, most=_MAX_LABELLED, most_pixels=_MAX_LABELLED_PIXELS)
+    chosen = _choose_labelled(named)
     return Labelled(chosen, np.array([class_names.index(named[photo]) for photo in chosen]), runner)
+
+
+def photos_in_folders(folder: Path) -> list[Path]:
+    """Return the photos that are compared of a folder with one folder per label; none if there are none."""
+    return _choose_labelled(_photos_by_folder(folder))
+
+
+def _choose_labelled(labels: Mapping[Path, str]) -> list[Path]:
+    return choose(list(labels), labels.__getitem__, most=_MAX_LABELLED, most_pixels=_MAX_LABELLED_PIXELS)
+
+
+def _photos_by_folder(source: Path) -> dict[Path, str]:
+    return {photo: folder.name for folder in _visible_folders(source) for photo in _photos_below(folder)}
 
 
 def _photos_below(folder: Path) -> Iterator[Path]:

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from savedmodel_bakery.defaults import SEARCH_S
 from savedmodel_bakery.errors import EvidenceError, RecipeError
 from savedmodel_bakery.exporter.evidence.evidence import Certainty, Evidence
 from savedmodel_bakery.exporter.evidence.search import Found, Search
 from savedmodel_bakery.exporter.recipe import LETTERBOXES, Preprocessing, Recipe
 from savedmodel_bakery.exporter.recipe.fields import fields_of
 
-SEARCH_S = 120.0
 _START = {"crop": "none", "resize": "bilinear", "antialias": False, "scale": "0..1", "channels": "RGB"}
 _PIXELS = ("crop", "crop_margin", "padding", "resize", "antialias", "orientation", "jpeg_dct", "alpha", "white")
 _FOUND = (*_PIXELS, "scale", "channels")
@@ -93,7 +93,7 @@ def judge(
         stated: values of the recipe that the user or the model states; the size may be among them.
         usual: values that are usual for such a network; the search begins with them.
         class_names: the labels in the order of the label file; without any, the network's outputs need no reading.
-        seconds: the longest time that the search may take.
+        seconds: the longest time that the search may take, in wall-clock time.
 
     Raises:
         EvidenceError: what is stated contradicts the evidence, no recipe agrees with it, or the time is over.

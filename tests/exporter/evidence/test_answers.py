@@ -14,7 +14,8 @@ import tensorflow as tf
 from PIL import Image
 
 from savedmodel_bakery.errors import EvidenceError, LabelError
-from savedmodel_bakery.exporter.evidence import Judgement, Sources, judge_all
+from savedmodel_bakery.exporter import resources
+from savedmodel_bakery.exporter.evidence import Judgement, Sources, default_photos, judge_all
 from savedmodel_bakery.exporter.evidence.answer_files import read_labelled, read_predictions
 from savedmodel_bakery.exporter.evidence.answers import Predictions, Runner
 from savedmodel_bakery.exporter.recipe import Preprocessing
@@ -319,6 +320,11 @@ def test_labels_are_the_folders_of_the_first_level(folder: Path, tmp_path: Path)
         shutil.copy(folder / "odd.png", tmp_path / name)
     evidence = read_labelled(tmp_path, [], Runner(Network(logits)), LABELS)
     assert [tmp_path / "cat/1.png", tmp_path / "owl/deep/er/1.png"] == sorted(evidence.photos)
+    assert evidence.photos == default_photos(tmp_path)
+
+
+def test_a_folder_without_labelled_photos_is_not_validated_on(folder: Path) -> None:
+    assert resources.example_photos() == default_photos(folder) == default_photos(folder / "odd.png")
 
 
 COLOURS = {"blue": (20, 40, 200), "green": (30, 180, 60), "red": (210, 30, 40)}
