@@ -186,7 +186,7 @@ def _check_told(evidence: Evidence, found: Found, known: Mapping[str, Any]) -> N
         alternative = found.alternatives.get(name)
         if name in known or not alternative or evidence.certainty(found.fit, alternative.fit):
             continue
-        if alternative.value in LETTERBOXES and found.preprocessing.letterbox_rounding is not None:
+        if LETTERBOXES.get(alternative.value) and found.preprocessing.letterbox_rounding is not None:
             continue  # they differ by a pixel, in photos of few sizes
         other = dataclasses.replace(found.preprocessing, **{name: alternative.value})
         more = "add photos of other shapes and sizes" if found.fit.losses is None else "pass --predictions or --inputs"

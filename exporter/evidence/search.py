@@ -25,7 +25,7 @@ from savedmodel_bakery.exporter.evidence.evidence import (
     combinations,
     one_of,
 )
-from savedmodel_bakery.exporter.recipe import LETTERBOX, LETTERBOXES, RESIZE_METHODS, STRETCH, Preprocessing
+from savedmodel_bakery.exporter.recipe import LETTERBOX, LETTERBOXES, PADDED, RESIZE_METHODS, STRETCH, Preprocessing
 from savedmodel_bakery.exporter.recipe.fields import fields_of
 from savedmodel_bakery.exporter.validation import reference
 
@@ -75,8 +75,8 @@ def _crops(current: Preprocessing) -> Iterator[dict[str, Any]]:
         *itertools.product([f"short:{short}" for short in shorts], (None, "down", "up")),
     ]
     for crop, margin in crops:
-        yield {"crop": crop, "crop_margin": margin}
-    if current.letterbox_rounding is None:
+        yield {"crop": crop, "crop_margin": margin, **({"antialias": False} if crop == PADDED else {})}
+    if current.crop not in LETTERBOXES:
         yield from combinations(crop=[LETTERBOX], padding=_PADDINGS)(current)
 
 
@@ -87,7 +87,7 @@ def _margins(current: Preprocessing) -> Iterator[dict[str, Any]]:
 
 
 def _paddings(current: Preprocessing) -> Iterator[dict[str, Any]]:
-    return one_of("padding", *(_PADDINGS if current.letterbox_rounding is not None else ()))(current)
+    return one_of("padding", *(_PADDINGS if current.crop in LETTERBOXES else ()))(current)
 
 
 PIXELS: Groups = {

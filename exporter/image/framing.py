@@ -163,6 +163,18 @@ def _letterbox(height: Side, width: Side, preprocessing: Preprocessing) -> Windo
     return Window(*((whole - part) // 2 for whole, part in zip(most, fitted, strict=True)), *fitted)
 
 
+def margins_before(height: Side, width: Side, size: tuple[int, int]) -> Size:
+    """Return the margins, on each side, that give an image the shape of the network's input.
+
+    Source: Keras's ops.image.resize with pad_to_aspect_ratio, in float32. Where a margin is odd, a pixel is left out.
+    """
+    sides, margins = (height, width), []
+    for side, other, whole, other_whole in zip(sides, sides[::-1], size, size[::-1], strict=True):
+        padded = tf.cast(tf.cast(other * whole, tf.float32) / tf.cast(other_whole, tf.float32), tf.int64)
+        margins.append(tf.maximum(padded - side, 0) // 2)
+    return margins[0], margins[1]
+
+
 def half_of(margin: Side, preprocessing: Preprocessing) -> Side:
     """Return the part of a margin that is above, or to the left of, what is cut out.
 

@@ -12,7 +12,7 @@ from savedmodel_bakery.exporter.graph_functions import with_fallback
 from savedmodel_bakery.exporter.image import bmp, chunks, encodings, framing, gif
 from savedmodel_bakery.exporter.image.bytes_ops import read_unsigned
 from savedmodel_bakery.exporter.image.header import Header
-from savedmodel_bakery.exporter.recipe import MAX_WHITE, Preprocessing
+from savedmodel_bakery.exporter.recipe import MAX_WHITE, PADDED, Preprocessing
 from savedmodel_bakery.exporter.tensor_types import (
     Flag,
     ImageBytes,
@@ -37,6 +37,7 @@ _EIGHT = np.uint16(8)  # a shift needs the dtype of what it shifts
 
 _DCT = {"accurate": "INTEGER_ACCURATE", "fast": "INTEGER_FAST"}
 _KERNELS = {"bilinear": "triangle", "bicubic": "keyscubic"}  # names in TensorFlow's operation
+_REACH = 5  # pixels that a kernel is wide to each side, at most, without antialias
 _NO_PIXELS = np.zeros([0, 0, 3], np.uint8)
 NO_NETWORK_PIXELS = np.zeros([0, 0, 3], np.float32)
 """Stands for the pixels of an image that can't be read."""
@@ -231,6 +232,8 @@ def resize(decoded: DecodedImage, preprocessing: Preprocessing) -> NetworkPixels
     """Resize to `preprocessing.size`, on a canvas if the recipe letterboxes."""
     if preprocessing.short_side is not None:
         return _resize_centre(decoded, preprocessing)
+    if preprocessing.crop == PADDED:
+        return _resize_padded(decoded.pixels, preprocessing)
     is_letterboxed = preprocessing.letterbox_rounding is not None
     top, left, *fitted = decoded.place
     size = tf.cast(tf.stack(fitted), tf.int32) if is_letterboxed else tf.constant(preprocessing.size)
@@ -280,6 +283,54 @@ def _resize_centre(decoded: DecodedImage, preprocessing: Preprocessing) -> Netwo
     vectors = tf.cast(tf.stack(resized_size), tf.float32) / size, tf.cast(tf.stack([top, left]), tf.float32)
     resized = _small_first(resize_to, decoded.pixels, tf.constant(preprocessing.size), *vectors)
     return tf.ensure_shape(resized, [*preprocessing.size, 3])
+
+
+def _resize_padded(pixels: Pixels, preprocessing: Preprocessing) -> NetworkPixels:
+    """Pad to the shape of the network's input, and resize with the margins."""
+    height, width = tf.unstack(tf.shape(pixels, out_type=tf.int64)[:2])
+    top, left = framing.margins_before(height, width, preprocessing.size)
+    size = preprocessing.size
+    resized = tf.cond(
+        left > 0,
+        lambda: _turned(_pad_rows(_turned(pixels), size[::-1], left, preprocessing)),
+        lambda: _pad_rows(pixels, size, top, preprocessing),
+    )
+    return tf.ensure_shape(resized, [*size, 3])
+
+
+def _turned(pixels: Tensor) -> Tensor:
+    return tf.transpose(pixels, [1, 0, 2])
+
+
+def _pad_rows(pixels: Pixels, size: tuple[int, int], margin: Integer, preprocessing: Preprocessing) -> Tensor:
+    """Resize an image with a margin above and below to `size`.
+
+    Columns first, and only rows of the margins that kernels mix with the image: of an image that is a million pixels
+    wide and one high, all of them would be terabytes.
+    """
+    height, width = tf.unstack(tf.cast(tf.shape(pixels)[:2], tf.float32))
+    colour, near = preprocessing.padding_colour, tf.minimum(margin, 2 * _REACH)
+    narrow = _resize_columns(pixels, size[1], size[1] / width, 0.0, preprocessing)
+    padded = framing.place_on_canvas(narrow, (tf.shape(pixels, tf.int64)[0] + 2 * near, size[1]), (near, 0), colour)
+    scale = size[0] / (height + 2 * tf.cast(margin, tf.float32))
+    offset = tf.cast(margin - near, tf.float32) * scale
+    resized = _turned(_resize_columns(_turned(padded), size[0], scale, offset, preprocessing))
+    from_centre = tf.abs(tf.range(size[0], dtype=tf.float32) + 0.5 - size[0] / 2) / scale
+    is_mixed = from_centre < height / 2 + _REACH
+    return tf.where(is_mixed[:, tf.newaxis, tf.newaxis], resized, tf.cast(colour, tf.float32))
+
+
+def _resize_columns(
+    pixels: Tensor, side: int, scale: Tensor, translation: Tensor, preprocessing: Preprocessing
+) -> Tensor:
+    return tf.raw_ops.ScaleAndTranslate(
+        images=pixels[:, tf.newaxis],
+        size=[1, side],
+        scale=tf.stack([1.0, scale]),
+        translation=tf.stack([0.0, translation]),
+        kernel_type=_KERNELS.get(preprocessing.resize, preprocessing.resize),
+        antialias=False,
+    )[:, 0]
 
 
 def normalise(pixels: PixelBatch, preprocessing: Preprocessing) -> NormalisedBatch:

@@ -22,9 +22,9 @@ from savedmodel_bakery.exporter.recipe.fields import (
 )
 
 RESIZE_METHODS = ("bilinear", "bicubic", "area", "lanczos3", "lanczos5", "gaussian", "mitchellcubic", "nearest")
-STRETCH, LETTERBOX, SHORT = "none", "letterbox", "short:"
-LETTERBOXES = {LETTERBOX: "nearest", "letterbox:down": "down", "letterbox:even": "even"}
-"""How the sides of a letterboxed photo are rounded to pixels."""
+STRETCH, LETTERBOX, PADDED, SHORT = "none", "letterbox", "letterbox:padded", "short:"
+LETTERBOXES = {LETTERBOX: "nearest", "letterbox:down": "down", "letterbox:even": "even", PADDED: None}
+"""How the sides of a letterboxed photo are rounded to pixels, if it is padded after it has been resized."""
 PIXELS = "0..255"
 MAX_SIZE = 4096
 MAX_WHITE = 2**16 - 1
@@ -146,9 +146,10 @@ class Preprocessing(FieldGroup):
         "shorter side; short:256 makes the shorter side 256 pixels long and then cuts out the centre, as torchvision's "
         "Resize(256) and CenterCrop; none stretches the whole photo; letterbox fits it in undistorted and pads it, "
         "with sides rounded to the nearest pixel, or down as in tf.image.resize_with_pad, or halves to even as in "
-        "Ultralytics' LetterBox.",
+        "Ultralytics' LetterBox; letterbox:padded pads it first and resizes it with its margins, as Keras's Resizing "
+        "with pad_to_aspect_ratio.",
         default=REQUIRED,
-        metavar="none|letterbox[:down|:even]|short:SIDE|FRACTION",
+        metavar="none|letterbox[:down|:even|:padded]|short:SIDE|FRACTION",
     )
     crop_margin: str | None = recipe_field(
         Choice("up", "down", "even"),
@@ -228,11 +229,13 @@ class Preprocessing(FieldGroup):
                 f"invalid crop {self.crop!r}: the centre of {'x'.join(map(str, self.size))} pixels does not fit into a "
                 f"shorter side of {self.short_side}; must be at least short:{max(self.size)}"
             )
-        if self.short_side is not None and self.resize in ("nearest", "area"):
+        if (self.short_side is not None or self.crop == PADDED) and self.resize in ("nearest", "area"):
             raise RecipeError(
                 f"invalid resize {self.resize!r}: crop {self.crop} needs another method; must be one of "
                 f"{', '.join(method for method in RESIZE_METHODS if method not in ('nearest', 'area'))}"
             )
+        if self.crop == PADDED and self.antialias:
+            raise RecipeError(f"invalid antialias True: crop {self.crop} needs no antialias; must be False")
         mean, std = self.mean_and_std
         if self.scale not in SCALES and max(*mean, *std) < _HIGHEST_FRACTION and (mean, std) != SCALES[PIXELS]:
             same = ":".join(",".join(f"{round(255 * number, 3):g}" for number in numbers) for numbers in (mean, std))
@@ -260,7 +263,7 @@ class Preprocessing(FieldGroup):
 
     @property
     def letterbox_rounding(self) -> str | None:
-        """How the sides of a letterboxed photo are rounded: `nearest`, `down` or `even`; None for other crops."""
+        """How the sides of a photo are rounded that is resized and then padded: `nearest`, `down` or `even`."""
         return LETTERBOXES.get(self.crop)
 
     @property
@@ -270,8 +273,8 @@ class Preprocessing(FieldGroup):
 
     @property
     def keeps_whole_photo(self) -> bool:
-        """Whether all of the photo is in the network's input."""
-        return parse_crop(self.crop) is None
+        """Whether all of the photo is in the network's input, with edges between pixels."""
+        return parse_crop(self.crop) is None and self.crop != PADDED
 
     @property
     def background_colour(self) -> Colour:

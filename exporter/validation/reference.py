@@ -22,7 +22,7 @@ import simplejpeg
 from PIL import ExifTags, Image, ImageOps
 
 from savedmodel_bakery.errors import ParityError
-from savedmodel_bakery.exporter.recipe import MAX_WHITE, Preprocessing
+from savedmodel_bakery.exporter.recipe import MAX_WHITE, PADDED, Preprocessing
 from savedmodel_bakery.exporter.tasks.task import placement_of
 
 LUMA = np.array([[0.299], [0.587], [0.114]])  # of R, G and B in gray (ITU-R BT.601)
@@ -105,6 +105,8 @@ def fit(picture: Image.Image, preprocessing: Preprocessing) -> np.ndarray:
         levels = levels[top : top + side, left : left + side]
     if preprocessing.short_side is not None:
         return _resize_centre(levels, preprocessing, preprocessing.short_side)
+    if preprocessing.crop == PADDED:
+        return _resize_padded(levels, preprocessing)
     if preprocessing.letterbox_rounding is None:
         return resize(levels, preprocessing.size, preprocessing.resize, antialias=preprocessing.antialias)
     _, (top, left), fitted = placement_of((height, width), preprocessing)
@@ -126,6 +128,17 @@ def _resize_centre(levels: np.ndarray, preprocessing: Preprocessing, short_side:
         for length, resized, start, side in zip(levels.shape[:2], lengths, starts, preprocessing.size, strict=True)
     )
     return _weighted(levels, rows, columns)
+
+
+def _resize_padded(levels: np.ndarray, preprocessing: Preprocessing) -> np.ndarray:
+    """Pad to the shape of the network's input, as much on both sides, and resize with the margins."""
+    sides, size, parts = levels.shape[:2], preprocessing.size, []
+    for side, other, whole, other_whole in zip(sides, sides[::-1], size, size[::-1], strict=True):
+        margin = max(int(np.float32(other * whole) / np.float32(other_whole)) - side, 0) // 2
+        samples = weights(side + 2 * margin, whole, preprocessing.resize, antialias=False)
+        parts.append(samples[:, margin : margin + side])
+    colour = np.array(preprocessing.padding_colour)
+    return np.asarray(_weighted(levels - colour, *parts) + colour, np.float32)
 
 
 def _half(margin: int, preprocessing: Preprocessing) -> int:

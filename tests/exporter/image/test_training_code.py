@@ -42,6 +42,10 @@ def decoded(path: Path, **arguments: Any) -> tf.Tensor:
     return tf.io.decode_image(path.read_bytes(), channels=3, expand_animations=False, **arguments)
 
 
+def levels(path: Path) -> tf.Tensor:
+    return tf.cast(decoded(path), tf.float32)
+
+
 def opened(path: Path) -> Image.Image:
     return Image.open(path).convert("RGB")
 
@@ -67,13 +71,13 @@ FROM_TF, FROM_PILLOW = "`tf.io.decode_image(…)`", '`Image.open(…).convert("R
 FUNCTIONS: dict[str, tuple[tuple[str, ...], dict[str, Any], float, Any]] = {
     "Keras's dataset": ((KERAS,), {}, EXACT, dataset),
     "Keras's dataset, cropped": (
-        (KERAS, "crop_to_aspect_ratio"),
+        (KERAS, "the same with `crop_to_aspect_ratio"),
         {"size": 40},
         EXACT,
         lambda folder, size: dataset(folder, size, crop_to_aspect_ratio=True),
     ),
     "Keras's dataset, padded": (
-        (KERAS, "pad_to_aspect_ratio"),
+        (KERAS, "the same with `pad_to_aspect_ratio"),
         {},
         EXACT,
         lambda folder, size: dataset(folder, size, pad_to_aspect_ratio=True),
@@ -83,6 +87,24 @@ FUNCTIONS: dict[str, tuple[tuple[str, ...], dict[str, Any], float, Any]] = {
         {},
         EXACT,
         each(lambda path: tf.image.resize_with_pad(decoded(path), *SIZE)),
+    ),
+    "Resizing": (
+        ("`keras.layers.Resizing(height, width)`", FROM_TF),
+        {},
+        EXACT,
+        each(lambda path: keras.layers.Resizing(*SIZE)(levels(path))),
+    ),
+    "Resizing, cropped": (
+        ("Resizing(…, crop_to_aspect_ratio", FROM_TF),
+        {"size": 40},
+        EXACT,
+        each(lambda path: keras.layers.Resizing(40, 40, crop_to_aspect_ratio=True)(levels(path))),
+    ),
+    "Resizing, padded": (
+        ("Resizing(…, pad_to_aspect_ratio", FROM_TF),
+        {"padding": "1,1,1"},
+        EXACT,
+        each(lambda path: keras.layers.Resizing(*SIZE, pad_to_aspect_ratio=True, fill_value=1)(levels(path))),
     ),
     "load_img": (
         ("load_img",),

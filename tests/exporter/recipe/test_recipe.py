@@ -147,6 +147,22 @@ def test_what_a_shorter_side_excludes(recipe_of: Callable[..., Recipe], changes:
     assert str(rejected.value).startswith(message)
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"antialias": True}, "invalid antialias True: crop letterbox:padded needs no antialias; must be False"),
+        ({"resize": "area"}, "invalid resize 'area': crop letterbox:padded needs another method; must be one of bilin"),
+        ({"task": "segment", "outputs": "logits"}, "invalid crop 'letterbox:padded': task segment answers for the"),
+    ],
+)
+def test_what_padding_before_the_resize_excludes(
+    recipe_of: Callable[..., Recipe], changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(RecipeError) as rejected:
+        recipe_of(**{"crop": "letterbox:padded", "antialias": False, **changes})
+    assert str(rejected.value).startswith(message)
+
+
 def test_scales_that_differ_by_colour_are_rejected_for_gray(recipe_of: Callable[..., Recipe]) -> None:
     with pytest.raises(RecipeError) as rejected:
         recipe_of(channels="GRAY", scale="1,2,3:1")
