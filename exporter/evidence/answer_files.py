@@ -37,6 +37,7 @@ from savedmodel_bakery.exporter.resources import PHOTO_SUFFIXES, is_photo
 from savedmodel_bakery.files import read_small
 
 _MAX_LABELLED, _MAX_LABELLED_PIXELS = 100, 60_000_000  # photos; more make the search slow
+_LEAST_DOUBT = 1e-6
 _LONG = ["label", "probability"]
 _SEPARATOR, _QUOTED = re.compile(r"[,;\t]"), re.compile(r'"[^"]*"')
 
@@ -56,8 +57,9 @@ def read_predictions(source: Source, photos: Sequence[Path], runner: Runner, cla
     if len(set(lengths.values())) > 1:
         (one, length), *_, (other, other_length) = sorted(lengths.items(), key=itemgetter(1))
         raise EvidenceError(f"{title} has {length} numbers for {one}, and {other_length} for {other}")
+    chosen = choose(list(rows), worth=lambda path: _doubt(rows[path]))
     are_named = all(isinstance(row, Mapping) for row in found.values())
-    return Predictions(list(rows), np.stack(list(rows.values())), runner, class_names if are_named else ())
+    return Predictions(chosen, np.stack([rows[path] for path in chosen]), runner, class_names if are_named else ())
 
 
 def read_labelled(source: Path, photos: Sequence[Path], runner: Runner, class_names: Sequence[str]) -> Labelled:
@@ -190,6 +192,13 @@ def _row(source: str, path: Path, row: Any, class_names: Sequence[str]) -> np.nd
         known = dict(zip(labels, _numbers(source, path, list(row.values())), strict=True))
         return np.array([known.get(name, np.nan) for name in class_names])
     return _numbers(source, path, row)
+
+
+def _doubt(row: np.ndarray) -> float:
+    """Return how much predictions would change with pixels, if they are probabilities: those near 0 and 1 do little."""
+    known = row[~np.isnan(row)]
+    are_probabilities = known.min() >= 0 and known.max() <= 1
+    return max(float((known * (1 - known)).sum()), _LEAST_DOUBT) if are_probabilities else 1.0
 
 
 def _numbers(source: str, path: Path, values: Any) -> np.ndarray:

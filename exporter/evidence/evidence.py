@@ -26,6 +26,8 @@ from savedmodel_bakery.exporter.validation import reference
 _MAX_PHOTOS, _MAX_PIXELS = 8, 6_000_000
 """Of the photos that are compared; more tell nothing new, and each recipe that is tried resizes them."""
 
+_ENOUGH = 200_000  # pixels of a photo
+
 SAME = 0.7
 """Levels: rounding of pixels is a distance of 0.3, and of rows and columns 0.4; what is farther is another recipe."""
 
@@ -156,6 +158,8 @@ def read_by_photo(
 ) -> dict[Path, Any]:
     """Read the evidence for photos from a file or a mapping by their names, or from a function of a photo's path.
 
+    A function is called only for photos that are compared.
+
     Raises:
         EvidenceError: the evidence can't be read, or a name is not that of one of the photos.
         SourceError: the function can't be imported.
@@ -177,7 +181,7 @@ def read_by_photo(
     found = by_photo(named, photos, f"{title} has {kind}")
     if not found:
         raise EvidenceError(f"{title} has no {kind}")
-    return {photo: found[photo] for photo in choose(list(found))}
+    return found
 
 
 def title_of(source: Source) -> str:
@@ -243,10 +247,13 @@ def choose(
     photos: Sequence[Path],
     kind_of: Callable[[Path], Hashable] | None = None,
     *,
+    worth: Callable[[Path], float] = lambda _: 1.0,
     most: int = _MAX_PHOTOS,
     most_pixels: int = _MAX_PIXELS,
 ) -> list[Path]:
-    """Return the photos that are compared: of each kind in turn the smallest that is left, at least one.
+    """Return the photos that are compared, at least one: of each kind in turn the smallest for its worth that is left.
+
+    Those that are hardly larger than a network's input come last: they do not show how photos are made smaller.
 
     Kinds are formats, colours, orientations and shapes, or what `kind_of` returns. Raises ParityError if a photo can't
     be read.
@@ -261,8 +268,9 @@ def choose(
             )
     ranks: Counter[Hashable] = Counter()
     order = {}
-    for photo in sorted(pixels, key=lambda photo: (pixels[photo], photo)):
-        order[photo] = ranks[kinds[photo]], pixels[photo], photo
+    costs = {photo: (max(size, _ENOUGH) / worth(photo), -size, photo) for photo, size in pixels.items()}
+    for photo in sorted(costs, key=lambda photo: costs[photo]):
+        order[photo] = ranks[kinds[photo]], costs[photo]
         ranks[kinds[photo]] += 1
     chosen: list[Path] = []
     for photo in sorted(order, key=lambda photo: order[photo]):

@@ -20,6 +20,7 @@ from savedmodel_bakery.exporter.evidence.evidence import (
     Evidence,
     Fit,
     Source,
+    choose,
     describe_line,
     digest_of,
     farther,
@@ -86,7 +87,7 @@ def read_inputs(source: Source, photos: Sequence[Path]) -> Inputs:
         SourceError: the function can't be imported.
     """
     found = read_by_photo(source, photos, Inputs.kind, read_npz)
-    arrays = {path: _image(path, array) for path, array in found.items()}
+    arrays = {path: _image(path, found[path]) for path in choose(list(found))}
     first, *others = arrays
     for path in others:
         if arrays[path].shape != arrays[first].shape:

@@ -94,6 +94,15 @@ def test_the_recipe_is_found_from_predictions(folder: Path, tmp_path: Path, rows
     assert judgement.distance < 1e-5
 
 
+def test_of_many_predictions_the_doubtful_ones_are_compared(tmp_path: Path) -> None:
+    """Answers without doubt hardly change with the pixels."""
+    rows = {f"{number}.png": [0.5, 0.5] if number % 2 else [1.0, 0.0] for number in range(16)}
+    for name in rows:
+        Image.new("RGB", (9, 9)).save(tmp_path / name)
+    used = read_predictions(rows, sorted(tmp_path.iterdir()), Runner(Network(logits)), ()).photos
+    assert {f"{number}.png" for number in range(1, 16, 2)} == {photo.name for photo in used}
+
+
 def table(rows: Mapping[str, np.ndarray]) -> str:
     return "\n".join([",".join(["file", *LABELS]), *(",".join([name, *map(str, row)]) for name, row in rows.items())])
 

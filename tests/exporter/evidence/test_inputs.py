@@ -190,7 +190,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "not finite": ({"tall.jpg": np.full((4, 4, 3), np.nan)}, "the input for tall.jpg has values that are not finite"),
     "two shapes": (
         {"tall.jpg": np.zeros((4, 4, 3)), "turned.jpg": np.zeros((1, 4, 5, 3))},
-        "the input for turned.jpg has shape [4, 5, 3], that for tall.jpg [4, 4, 3]; all must have one shape",
+        "the input for tall.jpg has shape [4, 4, 3], that for turned.jpg [4, 5, 3]; all must have one shape",
     ),
     "nothing": ({}, "has no inputs"),
 }
@@ -283,13 +283,13 @@ def test_a_search_without_time_says_so(taken: list[Path], tmp_path: Path) -> Non
         judge(read_inputs(str(tmp_path / "inputs.npz"), taken), {}, seconds=0.1)
 
 
-def test_of_many_photos_the_smallest_of_each_shape_are_compared(tmp_path: Path) -> None:
+def test_of_many_photos_the_smallest_of_each_shape_that_are_large_enough_are_compared(tmp_path: Path) -> None:
     photos = [tmp_path / f"{side}.png" for side in (3000, *range(20, 30))]
     for photo in photos:
         Image.new("1", (int(photo.stem), 1000)).save(photo)
     np.savez(tmp_path / "inputs.npz", **{photo.name: np.zeros((4, 4, 3)) for photo in photos})
     used = read_inputs(str(tmp_path / "inputs.npz"), photos).photos
-    assert ["20.png", "3000.png", *(f"{side}.png" for side in range(21, 27))] == [photo.name for photo in used]
+    assert ["29.png", "3000.png", *(f"{side}.png" for side in range(28, 22, -1))] == [photo.name for photo in used]
 
 
 def test_twelve_bits_in_sixteen(tmp_path: Path) -> None:
