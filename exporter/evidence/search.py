@@ -31,7 +31,7 @@ from savedmodel_bakery.exporter.validation import reference
 
 _STARTS, _OTHER_CROPS = 4, 4
 _KEPT_BYTES = 2**29  # of pixels, which several starts share
-_REFINEMENTS = 3
+_REFINEMENTS, _OTHER_VALUES, _HIDDEN = 4, 3, 3.0
 # Shares of the shorter side that training code often keeps.
 _FRACTIONS = ("1", "7/8", "224/256", "0.9", "0.95", "0.8")
 _DECODERS: tuple[dict[str, Any], ...] = (
@@ -109,6 +109,8 @@ _LITTLE: Groups = {
 }
 """Those of them that change pixels little."""
 
+_RESIZES = combinations(resize=RESIZE_METHODS, antialias=(False, True))
+
 
 class Search:
     """Compares recipes with the evidence, each once, for some seconds."""
@@ -140,7 +142,7 @@ class Search:
             self.measure(best)
         for begin in (start, best):
             if not evidence.is_same(self.fit(best)) and evidence.order(self.fit(best)) is None:
-                best = self._refine(begin, fixed) or best
+                best = min([best, self._refine(begin, fixed)], key=lambda recipe: self.fit(recipe).distance)
         self.measure(best)
         alternatives = {
             field: self._alternative(best, field, values) for fields, values in self._groups.items() for field in fields
@@ -151,21 +153,27 @@ class Search:
             best = dataclasses.replace(best, **{name: follows[name] for name in follows.keys() - fixed})
         return Found(best, fit, alternatives)
 
-    def _refine(self, best: Preprocessing, fixed: frozenset[str]) -> Preprocessing | None:
-        """Return a recipe that agrees, with values that no list has; None if there is none."""
+    def _refine(self, best: Preprocessing, fixed: frozenset[str]) -> Preprocessing:
+        """Return a nearer recipe, with values that no list has, if there is one."""
         if not fixed.isdisjoint(("scale", "channels")) or self._refitted(best) == best:
-            return None
+            return best
         for _ in range(_REFINEMENTS):
-            best = self._improve(self._refitted(best), fixed | {"scale", "channels"})
-            # What changes pixels little is hidden by a line that makes up for it.
-            changed = [_changed(best, values, fixed) for make in _LITTLE.values() for values in make(best)]
-            best = min(
-                [best, *map(self._refitted, filter(None, changed))], key=lambda recipe: self.fit(recipe).distance
-            )
+            begin, best = best, self._refitted(best)
+            refitted = map(self._refitted, self._near(best, fixed))
+            best = min([best, *refitted], key=lambda recipe: self.fit(recipe).distance)
+            best = self._improve(best, fixed | {"scale", "channels"})
             self.measure(best)
-            if self._evidence.is_same(self.fit(best)):
-                return best
-        return None
+            if best == begin or self._evidence.is_exact(self.fit(best)):
+                break
+        return best
+
+    def _near(self, best: Preprocessing, fixed: frozenset[str]) -> Iterator[Preprocessing]:
+        """Yield recipes that a line of the scale may hide: what they change in pixels, it makes up for."""
+        limit = _HIDDEN * self.fit(best).distance
+        for make in (*_LITTLE.values(), _RESIZES):
+            candidates = filter(None, [_changed(best, values, fixed) for values in make(best)])
+            nearest = sorted(candidates, key=lambda recipe: self.fit(recipe).distance)[:_OTHER_VALUES]
+            yield from (recipe for recipe in nearest if self.fit(recipe).distance < limit)
 
     def _refitted(self, recipe: Preprocessing) -> Preprocessing:
         """Return a recipe with the scale and channels that come nearest."""
