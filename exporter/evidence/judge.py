@@ -182,6 +182,7 @@ def _matters(evidence: Evidence, search: Search, best: Found, name: str, value: 
 def _check_told(evidence: Evidence, found: Found, known: Mapping[str, Any]) -> None:
     """Reject evidence that leaves a field open which has no default."""
     has_antialias = found.preprocessing.resize not in ("nearest", "area")
+    alike = []
     for name in ("scale", "channels", "crop", "resize", *(["antialias"] if has_antialias else [])):
         alternative = found.alternatives.get(name)
         if name in known or not alternative or evidence.certainty(found.fit, alternative.fit):
@@ -189,11 +190,14 @@ def _check_told(evidence: Evidence, found: Found, known: Mapping[str, Any]) -> N
         if LETTERBOXES.get(alternative.value) and found.preprocessing.letterbox_rounding is not None:
             continue  # they differ by a pixel, in photos of few sizes
         other = dataclasses.replace(found.preprocessing, **{name: alternative.value})
-        more = "add photos of other shapes and sizes" if found.fit.losses is None else "pass --predictions or --inputs"
-        raise EvidenceError(
-            f"these {evidence.kind} agree with {_listed(found.preprocessing, [name])} and {_listed(other, [name])} "
-            f"alike: {evidence.shown(found.fit)} and {evidence.shown(alternative.fit)}; state one, or {more}"
+        alike.append(
+            f"with {_listed(found.preprocessing, [name])} and {_listed(other, [name])} alike: "
+            f"{evidence.shown(found.fit)} and {evidence.shown(alternative.fit)}"
         )
+    if alike:
+        more = "add photos of other shapes and sizes" if found.fit.losses is None else "pass --predictions or --inputs"
+        each = " of each" if len(alike) > 1 else ""
+        raise EvidenceError(f"these {evidence.kind} agree {'; '.join(alike)}; state one{each}, or {more}")
 
 
 def _remark(evidence: Evidence, name: str, found: Found, is_stated: bool) -> str:

@@ -170,7 +170,8 @@ def test_what_is_no_resize_of_the_photos_is_refused(taken: list[Path], tmp_path:
 def test_photos_that_tell_nothing_of_the_crop(tmp_path: Path, rocket: Image.Image) -> None:
     rocket.resize((SIZE, SIZE)).save(tmp_path / "square.png")
     with pytest.raises(
-        EvidenceError, match=r"agree with --crop none and --crop \S+ alike: 0\.00 levels and 0\.00 levels; state"
+        EvidenceError,
+        match=r"agree with --crop none and --crop \S+ alike: 0\.00 levels and 0\.00 levels; with --resize .*; state",
     ):
         judged([tmp_path / "square.png"], lambda path: array(opened(path)), tmp_path)
     stated = {"crop": "none", "resize": "bilinear", "antialias": False}
