@@ -15,7 +15,7 @@ from PIL import Image
 
 from savedmodel_bakery.errors import EvidenceError, LabelError
 from savedmodel_bakery.exporter import resources
-from savedmodel_bakery.exporter.evidence import Judgement, Sources, default_photos, judge_all
+from savedmodel_bakery.exporter.evidence import Judgement, Sources, answers, default_photos, judge_all
 from savedmodel_bakery.exporter.evidence.answer_files import read_labelled, read_predictions
 from savedmodel_bakery.exporter.evidence.answers import Predictions, Runner
 from savedmodel_bakery.exporter.recipe import Preprocessing
@@ -390,6 +390,11 @@ def test_labelled_photos_do_not_take_a_more_confident_answer_for_a_better_one(la
 def test_answers_that_are_no_better_than_chance_are_called_so(labelled: Path) -> None:
     judgement = judged(labelled, labelled, lambda inputs: colours(inputs * 0), **GEOMETRY, scale="0..1", channels="RGB")
     assert judgement.summary.endswith("which is not surely better than chance")
+
+
+@pytest.mark.parametrize(("normal", "freedom", "quantile"), [(2.576, 9, 3.250), (2.576, 59, 2.662), (3.719, 59, 3.967)])
+def test_quantiles_of_student(normal: float, freedom: int, quantile: float) -> None:
+    assert answers._student(normal, freedom) == pytest.approx(quantile, abs=0.005)
 
 
 def test_labelled_photos_do_not_tell_a_crop(labelled: Path) -> None:
