@@ -27,17 +27,21 @@ _trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only
 if _trim is not None:
     _trim.argtypes = [ctypes.c_size_t]
 
-# Parameters of mallopt(3), and values for them: freed memory is kept until `trim_memory`, because new memory costs
-# time. Without fast bins, what is left over beside an aligned array is joined with it when it is freed.
+# Parameters of mallopt(3), and values for them: all memory comes from one heap, and what is freed stays there for later
+# requests until `trim_memory`. The kernel must clear new memory, which took more time than decoding a photo of 12
+# megapixels. In the heap of another thread, or with M_MMAP_MAX, each block above 32 MiB would be new (sysmalloc in
+# glibc's malloc/malloc.c). Without fast bins, what is left over beside an aligned array is joined with it.
 _M_TOP_PAD = -2  # maps memory before it is needed, so not if that is limited
-_MALLOPT = {1: 0, -1: 2**29, _M_TOP_PAD: 2**26, -3: 2**25}  # M_MXFAST, M_TRIM_THRESHOLD, M_MMAP_THRESHOLD (maximum)
+_MALLOPT = {1: 0, -1: -1, _M_TOP_PAD: 2**26, -4: 0, -8: 1}  # M_MXFAST, M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX
 
 
 def use_system_allocator() -> None:
-    """Let TensorFlow use the C library's memory, which `trim_memory` returns. Call it before TensorFlow is imported.
+    """Let TensorFlow use the C library's memory, which `trim_memory` returns.
 
-    With oneDNN, TensorFlow has a pool of its own that grows to the largest burst of requests and never shrinks. It is
-    faster: an operator who prefers it sets TF_ONEDNN_USE_SYSTEM_ALLOCATOR=0, and the C library keeps its defaults too.
+    Call it before other threads start, and before TensorFlow is imported. Only in a process that trims.
+
+    With oneDNN, TensorFlow has a pool of its own that grows to the largest burst of requests and never shrinks. An
+    operator who prefers it sets TF_ONEDNN_USE_SYSTEM_ALLOCATOR=0, and the C library keeps its defaults too.
     """
     if os.environ.setdefault("TF_ONEDNN_USE_SYSTEM_ALLOCATOR", "1") == "0":
         return

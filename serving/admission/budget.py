@@ -6,6 +6,7 @@ holds most is rejected, of equal ones the last.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -19,8 +20,7 @@ SHARE = 0.7  # of the memory of the machine or of the container, that the proces
 _CRITICAL_SHARE = 0.85
 _MIN_SHARE = 0.1  # that requests may use however large the models are
 _MIN_BURST_BYTES = 128 * 2**20
-_TRIM_DELAY_S = 1.0  # what a request used is freed a little after its end
-_TRIM_AGAIN_S = 5.0  # after which what was in use at the last trim may be free
+_TRIM_DELAY_S = 5.0  # not between requests that follow each other: memory that returned must be cleared again
 _SMALL_SHARE = 1 / 16  # of the budget: what a request may hold that does not wait for larger ones
 
 
@@ -78,8 +78,7 @@ class MemoryBudget:
         self.held = 0  # by all requests
         self._peak = 0
         self._is_trimming = False
-        self._trimmed_at = 0.0
-        self._resident_bytes = 0  # after the last trim
+        self._busy_at = -math.inf  # when requests last held more than a quarter of the peak
         self._least_bytes = 0  # since the models were measured, after a trim
         self._queue: deque[_Waiter] = deque()
         self.measure_models()
@@ -145,31 +144,38 @@ class MemoryBudget:
     def give_back(self, size: int) -> None:
         """Give `size` bytes back; after a burst, return the process's free memory to the system."""
         with self._lock:
+            if self._is_busy():
+                self._busy_at = time.monotonic()
             self.held -= size
             self._grant()
-            if self._is_trimming or self.held > self._peak // 4:
+            if self._is_trimming or self._is_busy():
                 return
             self._is_trimming = True
-        trimming = threading.Timer(_TRIM_DELAY_S, self.trim)
+        self._trim_in(_TRIM_DELAY_S)
+
+    def trim(self) -> None:
+        """Return free memory to the system, if the process has grown and requests have held little for a while."""
+        with self._lock:
+            is_busy, wait_s = self._is_busy(), self._busy_at + _TRIM_DELAY_S - time.monotonic()
+        if wait_s > 0 and not is_busy:
+            self._trim_in(wait_s)
+            return
+        if not is_busy and process.resident_bytes() > self._least_bytes + _MIN_BURST_BYTES:
+            process.trim_memory()
+            self._least_bytes = min(self._least_bytes, process.resident_bytes())
+        with self._lock:
+            self._peak, self._is_trimming = self.held, False
+
+    def _trim_in(self, delay_s: float) -> None:
+        trimming = threading.Timer(delay_s, self.trim)
         trimming.daemon = True
         try:
             trimming.start()
         except RuntimeError:  # the system allows no more threads; a later request tries again
             self._is_trimming = False
 
-    def trim(self) -> None:
-        """Return free memory to the system, if requests hold little and the process has grown.
-
-        Soon after the last time, it must have grown since then: TensorFlow may keep what it uses.
-        """
-        now = time.monotonic()
-        before = self._resident_bytes if now < self._trimmed_at + _TRIM_AGAIN_S else self._least_bytes
-        if self.held <= self._peak // 4 and process.resident_bytes() > before + _MIN_BURST_BYTES:
-            process.trim_memory()
-            self._trimmed_at, self._resident_bytes = now, process.resident_bytes()
-            self._least_bytes = min(self._least_bytes, self._resident_bytes)
-        with self._lock:
-            self._peak, self._is_trimming = self.held, False
+    def _is_busy(self) -> bool:
+        return self.held > self._peak // 4
 
     def is_exceeded(self) -> bool:
         """Whether the process, with what is not counted here, uses nearly all the memory that it may use."""
@@ -181,9 +187,9 @@ class MemoryBudget:
         Not while it is idle: TensorFlow keeps part of the memory that requests have used, for later requests.
         """
         with self._lock:
-            self._least_bytes = self._resident_bytes = process.resident_bytes()
+            self._least_bytes = process.resident_bytes()
             if not self._is_fixed:
-                used_by_models = max(0, self._resident_bytes - self.held)
+                used_by_models = max(0, self._least_bytes - self.held)
                 self.size = max(int(SHARE * self._limit) - used_by_models, int(_MIN_SHARE * self._limit))
             self._grant()
 

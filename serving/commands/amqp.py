@@ -18,6 +18,7 @@ from savedmodel_bakery.client.servers import MAX_TIMEOUT_S
 from savedmodel_bakery.defaults import DEFAULT_MODEL
 from savedmodel_bakery.exits import as_usage_error
 from savedmodel_bakery.groups import CONTEXT_SETTINGS, Command, FloatRange, Group, Option
+from savedmodel_bakery.serving import process
 from savedmodel_bakery.serving.admission.limits import Limits
 from savedmodel_bakery.serving.commands import amqp_queues
 from savedmodel_bakery.serving.commands.metrics_page import metrics_options, serve_page
@@ -209,6 +210,7 @@ def work(
     if verbose:
         show_log()
     log.configure(logging.INFO, log.SERVER_FORMAT)
+    process.use_system_allocator()
     model_server = amqp_queues.describe_server(server, **credentials)
     with amqp_queues.naming_missing_extras(context):
         from savedmodel_bakery.serving.amqp.handlers import CallLimits, Handlers, divide_memory

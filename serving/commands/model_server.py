@@ -20,10 +20,10 @@ from typing import NoReturn
 from savedmodel_bakery import log, tracing
 from savedmodel_bakery.exits import FAILED, exit_if_output_fails, run_command
 from savedmodel_bakery.extras import MissingPackageError, naming_extras
+from savedmodel_bakery.serving import process
 from savedmodel_bakery.serving.clouds import vertex
 from savedmodel_bakery.serving.options import flags
 from savedmodel_bakery.serving.options.config_files import TextFormatError
-from savedmodel_bakery.serving.process import StopSignals
 from savedmodel_bakery.serving.runtimes import import_tensorflow
 from savedmodel_bakery.wire.model_config import ModelConfig
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
@@ -100,7 +100,8 @@ def serve_embedded(
     from savedmodel_bakery.serving.models.buckets import check_reachable
     from savedmodel_bakery.serving.options.settings import check_flags, read_settings, warn_if_exposed
 
-    signals = StopSignals(partial(_exit, 0))  # until the server can stop in order
+    process.use_system_allocator()
+    signals = process.StopSignals(partial(_exit, 0))  # until the server can stop in order
     command_line = _with_local_model(command_line)
     check_flags(command_line)
     ignored = _ignored_flags(command_line)

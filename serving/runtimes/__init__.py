@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from savedmodel_bakery import tensorflow_import
-from savedmodel_bakery.serving import process
 
 if TYPE_CHECKING:
     from savedmodel_bakery.serving.admission.context import RequestContext
@@ -39,5 +38,4 @@ def import_tensorflow() -> None:
 
     TensorFlow Text's layers may import Keras afterwards.
     """
-    process.use_system_allocator()
     tensorflow_import.import_tensorflow(without=tensorflow_import.KERAS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from unittest.mock import Mock
+from unittest.mock import Mock, call
 
 import pytest
 from waiting import wait_until
@@ -213,17 +213,33 @@ def test_memory_is_returned_to_the_system_if_the_process_has_grown(monkeypatch: 
     assert 0 == trimming_threads.count(this_thread)
     resident += GIB
     budget.trim()
-    budget.trim()
     assert 1 == trimming_threads.count(this_thread)
-    monkeypatch.setattr("savedmodel_bakery.serving.admission.budget._TRIM_AGAIN_S", 0.0)
-    budget.trim()  # what the process used at the last time may be free
-    assert 2 == trimming_threads.count(this_thread)
+
+
+def test_memory_is_not_returned_between_requests_that_follow_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, resident, trim_in = Mock(return_value=0.0), Mock(return_value=GIB), Mock()
+    trimming_threads: list[int] = []
+    monkeypatch.setattr("savedmodel_bakery.serving.admission.budget.time", Mock(monotonic=clock))
+    monkeypatch.setattr(process, "resident_bytes", resident)
+    monkeypatch.setattr(process, "trim_memory", lambda: trimming_threads.append(threading.get_ident()))
+    budget, this_thread = MemoryBudget(GIB), threading.get_ident()  # budgets of earlier tests have threads of their own
+    monkeypatch.setattr(budget, "_trim_in", trim_in)
+    resident.return_value += GIB
+    for clock.return_value in (1.0, 3.0):
+        assert budget.try_take(8 * MIB)
+        budget.give_back(8 * MIB)
+    assert budget.try_take(MIB)  # a small request beside the others
+    for clock.return_value, trims in ((6.0, 0), (8.0, 1)):
+        budget.trim()
+        assert trims == trimming_threads.count(this_thread)
+    assert [call(5.0), call(2.0)] == trim_in.call_args_list
 
 
 def test_memory_is_returned_to_the_system_later_if_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     """A control group may limit the number of threads."""
     trimmed: list[MemoryBudget] = []  # budgets of earlier tests may be among them
     monkeypatch.setattr(MemoryBudget, "trim", lambda self: trimmed.append(self))
+    monkeypatch.setattr("savedmodel_bakery.serving.admission.budget._TRIM_DELAY_S", 0.01)
     budget = MemoryBudget(GIB)
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("can't start new thread")))

@@ -6,6 +6,8 @@ import ctypes
 import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +24,32 @@ from savedmodel_bakery.serving.models import loading
 from savedmodel_bakery.serving.models.loading import LoadOptions
 
 WEIGHTS = 100 * 2**20  # bytes
+
+
+USE_TWICE = """
+import ctypes, resource, sys, threading
+from savedmodel_bakery.serving import process
+
+process.use_system_allocator()
+library = ctypes.CDLL(None)
+library.malloc.restype = ctypes.c_void_p
+size, faults = int(sys.argv[1]), []
+
+def use():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    block = ctypes.c_void_p(library.malloc(ctypes.c_size_t(size)))
+    ctypes.memset(block, 1, size)
+    library.free(block)
+    faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+
+for _ in range(2):
+    thread = threading.Thread(target=use)
+    thread.start()
+    thread.join()
+resident = process.resident_bytes()
+process.trim_memory()
+print(*faults, resident - process.resident_bytes())
+"""
 
 
 class Table(tf.Module):
@@ -65,6 +93,14 @@ def test_release_returns_most_of_the_free_memory() -> None:
         before = resident()
         process.release_memory()
         assert 0.8 < (before - resident()) / free
+
+
+def test_large_blocks_of_all_threads_use_the_same_memory_until_it_is_returned() -> None:
+    size = 144 * 2**20  # the levels of a photo of 12 megapixels in float32
+    ended = subprocess.run([sys.executable, "-c", USE_TWICE, str(size)], capture_output=True, text=True, check=True)
+    first, second, returned = map(int, ended.stdout.split())
+    assert second < first / 10  # pages that the kernel clears
+    assert 0.9 < returned / size
 
 
 def test_loading_a_version_returns_free_memory(tmp_path: Path) -> None:
