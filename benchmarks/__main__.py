@@ -44,7 +44,8 @@ def main(
 ) -> None:
     """Compare ways to serve one network."""
     folder = results_folder(out, network)
-    chosen = {name: CANDIDATES[name] for name in CANDIDATES if not only or name in (*only, against)}
+    baselines = {CANDIDATES[name].against or against for name in only}
+    chosen = {name: CANDIDATES[name] for name in CANDIDATES if not only or name in (*only, *baselines)}
     plan = measure.Plan(chosen, sizes or tuple(photos.SIZES), sorted(callers), rounds, seconds, against)
     document = measure.run(plan, Workshop(CACHE, folder, network), lambda line: click.echo(line, err=True))
     (folder / "results.json").write_text(json.dumps(document, indent=1))

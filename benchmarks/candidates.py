@@ -43,6 +43,7 @@ class Candidate:
         flags: further flags of the server.
         variables: further environment variables of the server.
         processes: servers that share the load.
+        against: the candidate on the same server that it is compared with; None for the default.
     """
 
     title: str
@@ -53,6 +54,7 @@ class Candidate:
     flags: tuple[str, ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
     processes: int = 1
+    against: str | None = None
 
 
 BAKES = {
@@ -62,21 +64,29 @@ BAKES = {
 }
 """Options of our bakes; {calibration} is a folder of photos."""
 
+
+def _on_real_server(title: str, servable: str) -> Candidate:
+    return Candidate(f"{title}, {_REAL}, gRPC", "grpc", servable, real=True, against="tfs-baseline")
+
+
 CANDIDATES = {
-    "baseline": Candidate("a common hand-written export, embedded server, gRPC", "grpc", "baseline"),
+    "baseline": Candidate(
+        "a common hand-written export, embedded server with TensorFlow's memory pool, gRPC", "grpc", "baseline",
+        variables=(("TF_ONEDNN_USE_SYSTEM_ALLOCATOR", "0"),),
+    ),
     "ours-fast": Candidate("ours, --decode fast, embedded server, gRPC", "grpc", "fast"),
     "ours-exact": Candidate("ours, --decode exact, embedded server, gRPC", "grpc", "exact"),
     "ours-int8": Candidate("ours, --precision int8 --decode fast, embedded server, gRPC", "grpc", "int8"),
     "ours-fast-rest": Candidate("ours, --decode fast, embedded server, REST", "rest", "fast"),
     "direct": Candidate("ours, --decode fast, called by threads of one process", "direct", "fast"),
-    "tfs-baseline": Candidate(f"a common hand-written export, {_REAL}, gRPC", "grpc", "baseline", real=True),
-    "tfs-ours-fast": Candidate(f"ours, --decode fast, {_REAL}, gRPC", "grpc", "fast", real=True),
-    "tfs-ours-int8": Candidate(f"ours, --precision int8 --decode fast, {_REAL}, gRPC", "grpc", "int8", real=True),
+    "tfs-baseline": _on_real_server("a common hand-written export", "baseline"),
+    "tfs-ours-fast": _on_real_server("ours, --decode fast", "fast"),
+    "tfs-ours-int8": _on_real_server("ours, --precision int8 --decode fast", "int8"),
     "fastapi-predict": Candidate("FastAPI, Pillow, model.predict", "json", peer="fastapi_predict.py"),
     "fastapi-function": Candidate("FastAPI, a tf.function", "json", peer="fastapi_function.py"),
     "litserve": Candidate("LitServe 0.2.19, batches up to 8", "json", peer="litserve_batched.py"),
     "triton": Candidate("Triton 2.51, Python backend, batches up to 8", "triton"),
-}
+}  # fmt: skip
 
 
 def results_folder(out: Path | None, name: str) -> Path:

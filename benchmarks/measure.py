@@ -27,7 +27,7 @@ class Plan:
         callers: numbers of concurrent callers, ascending.
         rounds: turns of each candidate with each number of callers and each photo.
         seconds: duration of a turn.
-        against: the candidate that the others are compared with.
+        against: the candidate that the others are compared with, except those that name one themselves.
     """
 
     candidates: Mapping[str, Candidate]
@@ -65,7 +65,7 @@ def run(plan: Plan, workshop: Workshop, log: Callable[[str], None]) -> dict[str,
     return {
         "network": workshop.network,
         "machine": description,
-        "against": plan.against,
+        "against": {name: one.against or plan.against for name, one in plan.candidates.items()},
         "rounds": plan.rounds,
         "seconds": plan.seconds,
         "sizes": photos.SIZES,

@@ -47,8 +47,7 @@ def names_of(rows: Sequence[Row], key: str) -> list[Any]:
 def table(document: dict[str, Any], *, photo: str, callers: int) -> str:
     """Return a Markdown table of the candidates, for one photo and one number of callers."""
     rows = select(document["rows"], photo=photo, callers=callers)
-    against, agreement = document["against"], document.get("agreement", {})
-    others = select(rows, candidate=against)
+    agreement = document.get("agreement", {})
     lines = [
         f"| {callers} caller{'s' if callers > 1 else ''} | images/s (least–most) | ratio | p50 ms | p99 ms "
         "| CPU ms per image (least–most) | ratio | labels of float32 | peak MB |",
@@ -58,6 +57,7 @@ def table(document: dict[str, Any], *, photo: str, callers: int) -> str:
         mine = select(rows, candidate=name)
         if not mine:
             continue
+        others = select(rows, candidate=document["against"][name])
         speed, cpu = spread_of(mine, "images_per_s"), spread_of(mine, "cpu_ms")
         ratios = [f"{ratio_of(mine, others, key):.2f}" if others else "" for key in ("images_per_s", "cpu_ms")]
         cells = [
@@ -122,9 +122,11 @@ def machine_line(machine: dict[str, str]) -> str:
 
 
 def _machine(document: dict[str, Any]) -> str:
+    baselines = dict.fromkeys(f"`{document['against'][name]}`" for name in document["candidates"])
+    same_server = ", the one on the same server" if len(baselines) > 1 else ""
     return (
         f"{machine_line(document['machine'])} Interleaved rounds ({document['rounds']} of {document['seconds']:g} s), "
-        f"medians; ratios are to `{document['against']}`; the load generator shares the machine."
+        f"medians; ratios are to {' or '.join(baselines)}{same_server}; the load generator shares the machine."
     )
 
 

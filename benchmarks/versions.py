@@ -2,8 +2,8 @@
 
     python -m benchmarks.versions plain=saved_model/flowers/1 optimised=saved_model/flowers/2
 
-Each version is loaded as the embedded server loads it, in a process of its own, without a server. The processes take
-turns with one call at a time, so that other load on the machine affects all versions.
+Each version is loaded in a process of its own, without a server, in a session with TensorFlow's defaults: threads and
+memory are those of tensorflow_model_server. The processes take turns, so that other load on the machine affects all.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def document() -> dict[str, Any]:
     return {
         "network": "a-network",
         "machine": {"CPU": "a CPU, 2 cores", "TensorFlow": "2.21.0"},
-        "against": "baseline",
+        "against": {"baseline": "baseline", "ours": "baseline", "triton": "baseline"},
         "rounds": 3,
         "seconds": 6.0,
         "sizes": {"small": [640, 427]},
@@ -44,6 +44,16 @@ def test_tables_have_medians_spreads_and_ratios_of_rounds(document: dict[str, An
         "| baseline | 10.0 (8.0–30.0) | 1.00 | 10.0 | 250 | 40.0 (40.0–40.0) | 1.00 |  | 300 |",
         "| ours | 20.0 (16.0–60.0) | 2.00 | 10.0 | 250 | 20.0 (20.0–20.0) | 0.50 | 0.980 | 300 |",
     ] == report.table(document, photo="small", callers=8).splitlines()[2:]
+
+
+def test_a_candidate_on_another_server_is_compared_with_the_baseline_there(document: dict[str, Any]) -> None:
+    for name, images_per_s in (("tfs-baseline", 40.0), ("tfs-ours", 10.0)):
+        document["candidates"][name] = name
+        document["against"][name] = "tfs-baseline"
+        document["rows"] += [row(name, number, images_per_s) for number in range(3)]
+    lines = report.table(document, photo="small", callers=8).splitlines()
+    assert ["1.00", "2.00", "1.00", "0.25"] == [line.split(" | ")[2] for line in lines[2:]]
+    assert "ratios are to `baseline` or `tfs-baseline`, the one on the same server;" in report.markdown(document)
 
 
 @pytest.fixture
