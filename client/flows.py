@@ -68,17 +68,11 @@ class Flows:
         own = self._spec if model is not None else (yield from self._find_spec())
         spec = own.override(model=model, version=version, label=label)
         signature = signature or DEFAULT_SIGNATURE
-        cached = self._cache.get(spec)
-        signatures = cached or (yield from self._fetch_signatures(spec))
-        try:
-            return (yield from self._predict(spec, signatures, inputs, signature, output_filter))
-        except (RequestRefusedError, InvalidResponseError) as exc:
-            if cached is None or (isinstance(exc, RequestRefusedError) and exc.code not in _STALE):
-                raise
-            signatures = yield from self._fetch_signatures(spec)
-            if signatures == cached:
-                raise
-        return (yield from self._predict(spec, signatures, inputs, signature, output_filter))
+        return (
+            yield from self._with_signatures(
+                spec, lambda signatures: self._predict(spec, signatures, inputs, signature, output_filter)
+            )
+        )
 
     def unchecked_predict(self, inputs: Mapping[str, Any], *, signature: str, output_filter: Sequence[str]) -> Predict:
         """Return a Predict call that is not checked against the model's metadata; see `AmqpClient.submit`."""
@@ -121,17 +115,13 @@ class Flows:
 
     def answer(self, images: Any, inputs: Inputs = None) -> Flow[ImageResult | list[ImageResult]]:
         """See `Client.answer`."""
-        spec = yield from self._find_spec()
-        signatures = self._cache.get(spec) or (yield from self._fetch_signatures(spec))
-        if signatures is None:
-            raise RequestRefusedError(
-                Code.UNIMPLEMENTED, "the server does not state the model's task: call the method of its task instead"
-            )
-        task, _ = find_task(signatures)
-        return (yield from self.run_task(task, images, inputs))
+        return (yield from self.run_task(None, images, inputs))
 
-    def run_task(self, task: Task[ResultT], images: Any, inputs: Inputs = None) -> Flow[ResultT | list[ResultT]]:
-        """Return the result of an image, or a list of the results of several; see `list_images`."""
+    def run_task(self, task: Task[ResultT] | None, images: Any, inputs: Inputs = None) -> Flow[ResultT | list[ResultT]]:
+        """Return the result of an image, or a list of the results of several; see `list_images`.
+
+        Without a task, it is that of the model.
+        """
         batch = list_images(images)
         if batch is not None:
             return (yield from self._run_task(task, batch, inputs or {}))
@@ -139,12 +129,33 @@ class Flows:
         [result] = yield from self._run_task(task, [images], values)
         return result
 
-    def _run_task(self, task: Task[ResultT], images: Sequence[Any], inputs: Mapping[str, Any]) -> Flow[list[ResultT]]:
+    def _run_task(
+        self, task: Task[ResultT] | None, images: Sequence[Any], inputs: Mapping[str, Any]
+    ) -> Flow[list[ResultT]]:
         contents = [read_image(image) for image in images]
         others = _check_rows(inputs, len(images))
         seconds = [read_image(image) for image in others.pop(SECOND_IMAGE, ())]
         if not contents:
             return []  # a server with batching may keep an empty request waiting
+        if task is None:
+            spec = yield from self._find_spec()
+            results = yield from self._with_signatures(
+                spec, lambda signatures: self._run_images(_own_task(signatures), contents, seconds, others)
+            )
+        else:
+            results = yield from self._run_images(task, contents, seconds, others)
+        for result, image in zip(results, images, strict=True):
+            if isinstance(image, str | PathLike):
+                result.keep_path(image)
+        return results
+
+    def _run_images(
+        self,
+        task: Task[ResultT],
+        contents: Sequence[bytes | np.ndarray],
+        seconds: Sequence[bytes | np.ndarray],
+        others: Mapping[str, Any],
+    ) -> Flow[list[ResultT]]:
         spec = yield from self._find_spec()
         signatures = self._cache.get(spec)
         if signatures is None or not _has_task(signatures, task):  # the server may have another version by now
@@ -170,10 +181,21 @@ class Flows:
             arrays |= {alias: _rows(value, list(pairs)) for alias, value in others.items()}
             prediction = yield from self.predict(arrays, signature=name, output_filter=())
             results |= zip(pairs, task.read(prediction, batch=len(pairs)), strict=True)
-        for place, image in enumerate(images):
-            if isinstance(image, str | PathLike):
-                results[place].keep_path(image)
-        return [results[place] for place in range(len(images))]
+        return [results[place] for place in range(len(contents))]
+
+    def _with_signatures(self, spec: ModelSpec, run: Callable[[Signatures | None], Flow[Result]]) -> Flow[Result]:
+        """Run a flow with the model's signatures; again with new ones if it fails as it would for another version."""
+        cached = self._cache.get(spec)
+        signatures = cached or (yield from self._fetch_signatures(spec))
+        try:
+            return (yield from run(signatures))
+        except (RequestRefusedError, InvalidResponseError) as exc:
+            if cached is None or (isinstance(exc, RequestRefusedError) and exc.code not in _STALE):
+                raise
+            signatures = yield from self._fetch_signatures(spec)
+            if signatures == cached:
+                raise
+        return (yield from run(signatures))
 
     def _find_spec(self) -> Flow[ModelSpec]:
         """Return the client's model."""
@@ -210,6 +232,16 @@ class Flows:
         if cached is not None and None not in (versions := {cached.version, prediction.version}) and len(versions) > 1:
             del self._cache[spec]  # the server now uses another version
         return prediction
+
+
+def _own_task(signatures: Signatures | None) -> Task[Any]:
+    """Return the task of a model; signatures are None if the server does not describe them."""
+    if signatures is None:
+        raise RequestRefusedError(
+            Code.UNIMPLEMENTED, "the server does not state the model's task: call the method of its task instead"
+        )
+    task, _ = find_task(signatures)
+    return task
 
 
 def _single_row(value: Any) -> Any:

@@ -153,6 +153,18 @@ def test_a_model_whose_new_version_has_another_task_is_recognised_again(
     assert RESULTS["regress"][1] == client.regress(b"horse")
 
 
+def test_answer_follows_a_new_version_with_other_heads_and_another_task(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Metadata are fetched once more if the outputs do not fit the heads that are known."""
+    client = connect("family")
+    assert 30.0 == client.answer(b"horse").age.values["value"]
+    monkeypatch.setitem(canned_models.MODELS, "family", canned_models.canned_heads("years"))
+    assert [30.0] == [each.years.values["value"] for each in client.answer([b"horse"])]
+    monkeypatch.setitem(canned_models.MODELS, "family", canned_models.MODELS["meter"])
+    assert RESULTS["regress"][1] == client.answer(b"horse")
+
+
 def test_without_metadata_the_task_is_that_of_the_method(peer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise StatusError(Code.UNIMPLEMENTED, "no metadata")

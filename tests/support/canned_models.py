@@ -104,11 +104,11 @@ def canned_task(answers: Mapping[str, Any]) -> Model:
     )
 
 
-def canned_heads() -> Model:
-    """A model with the heads `age`, a number, and `sky`, tags."""
+def canned_heads(age: str = "age") -> Model:
+    """A model with a head for an age, a number, and the head `sky`, tags."""
     tags = {"labels": [b"blue", b""], "scores": [0.75, 0], "count": 1}
-    model = canned_task({"age_value": 30.0, **{f"sky_{alias}": value for alias, value in tags.items()}})
-    heads = {"age": {"value": "DT_FLOAT"}, "sky": {"labels": "DT_STRING", "scores": "DT_FLOAT", "count": "DT_INT32"}}
+    model = canned_task({f"{age}_value": 30.0, **{f"sky_{alias}": value for alias, value in tags.items()}})
+    heads = {age: {"value": "DT_FLOAT"}, "sky": {"labels": "DT_STRING", "scores": "DT_FLOAT", "count": "DT_INT32"}}
     signatures = {name: signature_of({"image": "DT_STRING"}, {**outputs, **ROW}) for name, outputs in heads.items()}
     return Model({**model.signatures, **signatures}, model.run)
 
