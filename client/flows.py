@@ -15,7 +15,7 @@ from savedmodel_bakery.answers.other_inputs import IMAGE, SECOND_IMAGE, SECOND_P
 from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.answers.signatures import DEFAULT_SIGNATURE, Signature, Signatures, as_array, read_signatures
 from savedmodel_bakery.answers.task import ImageResult, ResultT, Task
-from savedmodel_bakery.answers.tasks import find_pixels_size, find_task
+from savedmodel_bakery.answers.tasks import find_pixels_sizes, find_task
 from savedmodel_bakery.answers.tasks.labels import CLASSIFY, Classification, keep_top
 from savedmodel_bakery.client.calls import (
     Call,
@@ -38,6 +38,8 @@ from savedmodel_bakery.wire.status import Code
 Flow = Generator[Call | FindModel, Any, Result]
 Inputs = Mapping[str, Any] | None
 """Inputs of a model beside the image, by name: for one image its value, for several a row for each."""
+
+_PIXELS = ("pixels", SECOND_PIXELS)
 
 # A server that has replaced a version sends these for requests that were valid for the old one.
 _STALE = (Code.INVALID_ARGUMENT, Code.FAILED_PRECONDITION, Code.NOT_FOUND)
@@ -161,18 +163,18 @@ class Flows:
         if signatures is None or not _has_task(signatures, task):  # the server may have another version by now
             signatures = yield from self._fetch_signatures(spec)
         signature = _find_signature(signatures, task) if signatures else task.signature
-        size = find_pixels_size(signatures, task) if signatures else None
+        sizes = find_pixels_sizes(signatures, task, _PIXELS) if signatures else []
         pixels, files = {}, {}
         for place, content in enumerate(contents):
             pair = [content, *seconds[place : place + 1]]
-            if all(not isinstance(each, bytes) and each.shape == size for each in pair):
+            if [None if isinstance(each, bytes) else each.shape for each in pair] == sizes:
                 pixels[place] = pair
             else:
                 files[place] = [each if isinstance(each, bytes) else encode_png(each) for each in pair]
         results: dict[int, ResultT] = {}
         for name, aliases, pairs in (
             (signature, (IMAGE, SECOND_IMAGE), files),
-            ("pixels", ("pixels", SECOND_PIXELS), pixels),
+            ("pixels", _PIXELS, pixels),
         ):
             if not pairs:
                 continue

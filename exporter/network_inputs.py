@@ -41,7 +41,7 @@ class OtherInput(NamedTuple):
 
 
 OtherInputs = Mapping[str, OtherInput]
-"""The inputs beside the image by name; that of a second image is `SECOND_IMAGE`, of the network's size."""
+"""The inputs beside the image by name; that of a second image is `SECOND_IMAGE`, of its size in the network."""
 
 
 class Split(NamedTuple):
@@ -71,13 +71,12 @@ def split_inputs(inputs: Mapping[str, Input], stated: str | None, owner: str) ->
         if name == images[0]:
             continue
         if name in images:
-            if declared != first:
+            if first.shape is None or declared.shape is None or first.shape[:1] != declared.shape[:1]:
                 raise SourceError(
                     f'{owner} takes images {_shown(first)} as "{images[0]}" and {_shown(declared)} as "{name}": two '
-                    "images must have the same shape and dtype, because they are prepared alike"
+                    "images must have known shapes and the same number of images"
                 )
-            shape = None if first.shape is None else tuple(side or 0 for side in first.shape[1:])
-            others[SECOND_IMAGE] = OtherInput(shape or (), declared.dtype)
+            others[SECOND_IMAGE] = OtherInput(tuple(side or 0 for side in declared.shape[1:]), declared.dtype)
         else:
             others[name] = _other(name, declared, first, owner)
     return Split(images, others)

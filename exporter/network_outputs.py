@@ -144,11 +144,13 @@ def trace(
 
     It takes the normalised image and the other inputs in their order, of which a second image is normalised too.
     """
-    model, preprocessing = recipe.source.model, recipe.preprocessing
-    channels = 1 if preprocessing.channels == "GRAY" else 3
-    spec = tf.TensorSpec([None, *preprocessing.size, channels], tf.float32, name="normalised")
+    model, channels = recipe.source.model, recipe.preprocessing.channel_count
+    spec = tf.TensorSpec([None, *recipe.preprocessing.size, channels], tf.float32, name="normalised")
+    second = recipe.second_preprocessing
     specs = [
-        spec if name == SECOND_IMAGE else tf.TensorSpec([None, *other.shape], other.dtype)
+        tf.TensorSpec([None, *second.size, second.channel_count], tf.float32)
+        if name == SECOND_IMAGE
+        else tf.TensorSpec([None, *other.shape], other.dtype)
         for name, other in others.items()
     ]
 

@@ -83,7 +83,7 @@ class ServableModule(tf.Module):
     ) -> None:
         super().__init__()
         self._others = dict(others)
-        self._preprocessing = recipe.preprocessing
+        self._preprocessing, self._second_preprocessing = recipe.preprocessing, recipe.second_preprocessing
         self._per_run = recipe.batching.rows_per_read
         traced, is_int8 = network_outputs.trace(network, recipe, others), recipe.optimisation.is_int8
         steps, precision = recipe.optimisation.steps, recipe.optimisation.precision
@@ -96,6 +96,7 @@ class ServableModule(tf.Module):
         # Some kernels reject an empty batch; BatchFunction doesn't.
         min_images = 0 if recipe.batching.batch_max else 1
         self._read_images = _image_reader(self._preprocessing, min_images=min_images, **limit)
+        self._read_second = _image_reader(self._second_preprocessing, min_images=min_images, **limit)
         self.calibration = calibration
         self.quantisation: Quantisation | None = None
         if is_int8:
@@ -118,12 +119,13 @@ class ServableModule(tf.Module):
         captured = {id(handle) for handle, _ in traced.graph.captures}
         self._tables = [table for table in tables if id(table.resource_handle) in captured]
         signatures = self.task.signatures()
-        self._specs = {
-            name: input_specs(each.takes, self._preprocessing.size, self._others) for name, each in signatures.items()
-        }
+        sizes = self._preprocessing.size, self._second_preprocessing.size
+        self._specs = {name: input_specs(each.takes, sizes, self._others) for name, each in signatures.items()}
         answers = {name: self._function_of(signature, self._specs[name]) for name, signature in signatures.items()}
-        # A proxy, because TensorFlow would save functions in a dict a second time, beside the signatures.
         functions = {**answers, "preprocess": self.preprocess, "preview": self.preview}
+        if recipe.second_image.image_2:
+            functions["preprocess_2"] = self.preprocess_2
+        # A proxy, because TensorFlow would save functions in a dict a second time, beside the signatures.
         self.functions: Mapping[str, Any] = MappingProxyType(functions)
 
     def _function_of(self, signature: Signature, specs: Mapping[str, tf.TensorSpec]) -> Any:
@@ -171,7 +173,7 @@ class ServableModule(tf.Module):
         second = None
         if SECOND_IMAGE in self._others:
             readable = tf.boolean_mask(rows, tf.equal(read.errors, ""))  # no more than one run can take
-            second = self._read_images(inputs[SECOND_IMAGE], readable, self._per_run)
+            second = self._read_second(inputs[SECOND_IMAGE], readable, self._per_run)
             read = keep_pairs(read, second)
         readable = tf.boolean_mask(rows, tf.equal(read.errors, ""))
         count = tf.shape(read.pixels)[0]
@@ -212,16 +214,12 @@ class ServableModule(tf.Module):
     @graph_function(input_signature=[_IMAGES])
     def preprocess(self, image: EncodedImages) -> Outputs:
         """Return the network's input before normalising."""
-        image = tf.ensure_shape(image, _IMAGES.shape)
-        rows = rows_with_bytes(image)
-        with tf.control_dependencies([self._fail_on_large_output(image)]):
-            errors, (pixels,) = compute_in_runs(
-                rows,
-                lambda rows: self._read_images(image, rows, tf.size(rows)),
-                lambda pixels, _sizes: [pixels],
-                [tf.TensorSpec([*self._preprocessing.size, 3], tf.float32)],
-            )
-        return place_rows(image, rows, errors, {"pixels": pixels}, {"pixels": np.float32(0)})
+        return _pixels(image, self._read_images, self._preprocessing)
+
+    @graph_function(input_signature=[_IMAGES])
+    def preprocess_2(self, image: EncodedImages) -> Outputs:
+        """Return the network's input of a second image before normalising."""
+        return _pixels(image, self._read_second, self._second_preprocessing)
 
     @graph_function(input_signature=[_IMAGES])
     def preview(self, image: EncodedImages) -> Outputs:
@@ -260,7 +258,7 @@ class ServableModule(tf.Module):
 
         def compute(pixels: PixelBatch, sizes: Tensor, *others: Tensor) -> Sequence[Tensor]:
             values = [
-                normalise(value, self._preprocessing) if name == SECOND_IMAGE else value
+                normalise(value, self._second_preprocessing) if name == SECOND_IMAGE else value
                 for name, value in zip(self._others, others, strict=True)
             ]
             return signature.compute(self._network(normalise(pixels, self._preprocessing), *values), sizes)
@@ -268,12 +266,27 @@ class ServableModule(tf.Module):
         errors, answers = compute_in_runs(rows, read, compute, specs)
         return errors, dict(zip(signature.columns, answers, strict=True))
 
-    def _fail_on_large_output(self, images: EncodedImages) -> Tensor:
-        """Return an operation that fails with INVALID_ARGUMENT if the pixels of a batch would take too much memory."""
-        height, width = self._preprocessing.size
-        max_images = min(max(self._preprocessing.max_pixels // (height * width), 1), tf.int32.max)
-        message = f"too many images to return their pixels: a request can have at most {max_images}"
-        return tf.debugging.Assert(tf.size(images) <= max_images, [message])
+
+def _pixels(image: EncodedImages, read_images: Callable[..., ReadImages], preprocessing: Preprocessing) -> Outputs:
+    """Return the pixels of images in the network's size."""
+    image = tf.ensure_shape(image, _IMAGES.shape)
+    rows = rows_with_bytes(image)
+    with tf.control_dependencies([_fail_on_large_output(image, preprocessing)]):
+        errors, (pixels,) = compute_in_runs(
+            rows,
+            lambda rows: read_images(image, rows, tf.size(rows)),
+            lambda pixels, _sizes: [pixels],
+            [tf.TensorSpec([*preprocessing.size, 3], tf.float32)],
+        )
+    return place_rows(image, rows, errors, {"pixels": pixels}, {"pixels": np.float32(0)})
+
+
+def _fail_on_large_output(images: EncodedImages, preprocessing: Preprocessing) -> Tensor:
+    """Return an operation that fails with INVALID_ARGUMENT if the pixels of a batch would take too much memory."""
+    height, width = preprocessing.size
+    max_images = min(max(preprocessing.max_pixels // (height * width), 1), tf.int32.max)
+    message = f"too many images to return their pixels: a request can have at most {max_images}"
+    return tf.debugging.Assert(tf.size(images) <= max_images, [message])
 
 
 @functools.lru_cache(maxsize=8)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import tensorflow as tf
@@ -15,19 +15,24 @@ from savedmodel_bakery.exporter.tensor_types import Integer, Tensor, Texts
 
 
 def input_specs(
-    takes: Literal["images", "examples", "pixels"], size: tuple[int, int], others: OtherInputs
+    takes: Literal["images", "examples", "pixels"], sizes: Sequence[tuple[int, int]], others: OtherInputs
 ) -> dict[str, tf.TensorSpec]:
-    """Return the inputs by alias of a signature that takes files, tf.Examples or pixels; that of the image is first."""
+    """Return the inputs by alias of a signature that takes files, tf.Examples or pixels; that of the image is first.
+
+    The `sizes` are those of the pixels of an image and of a second one.
+    """
     if takes == "examples":
         return {"inputs": tf.TensorSpec([None], tf.string, name="inputs")}
     if takes == "pixels":
-        alias, second, image = "pixels", SECOND_PIXELS, tf.TensorSpec([None, *size, 3], tf.uint8)
+        alias, second = "pixels", SECOND_PIXELS
+        image, second_image = (tf.TensorSpec([None, *size, 3], tf.uint8) for size in sizes)
     else:
-        alias, second, image = "image", SECOND_IMAGE, tf.TensorSpec([None], tf.string)
+        alias, second = "image", SECOND_IMAGE
+        image = second_image = tf.TensorSpec([None], tf.string)
     specs = {alias: image}
     for name, other in others.items():
         if name == SECOND_IMAGE:
-            specs[second] = image
+            specs[second] = second_image
         else:
             specs[name] = tf.TensorSpec([None, *other.shape], other.dtype)
     return {alias: tf.TensorSpec(spec.shape, spec.dtype, name=alias) for alias, spec in specs.items()}

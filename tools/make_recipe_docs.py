@@ -115,7 +115,8 @@ def section(part: str, group: type[FieldGroup]) -> str:
     """Return the section on a part of the recipe, with a table of its fields."""
     summary = (inspect.getdoc(group) or "").splitlines()[0]
     rows = [COLUMNS, ("---",) * len(COLUMNS), *map(table_row, fields_of(group).values())]
-    return f"## {part.capitalize()}\n\n{summary}\n\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    title = part.capitalize().replace("_", " ")
+    return f"## {title}\n\n{summary}\n\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 def table_row(field: Field) -> tuple[str, ...]:

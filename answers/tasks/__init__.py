@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from savedmodel_bakery.answers.signatures import DEFAULT_SIGNATURE, TOP_K_SIGNATURE, Signature, Signatures
@@ -65,10 +66,13 @@ def _heads_of(declared: Signature, signatures: Signatures) -> HeadsTask:
     return HeadsTask(heads)
 
 
-def find_pixels_size(signatures: Signatures, task: Task[Any]) -> tuple[int, ...] | None:
-    """Return the size of the arrays that the signature `pixels` takes, [height, width, 3]; None if there is none."""
+def find_pixels_sizes(signatures: Signatures, task: Task[Any], aliases: Sequence[str]) -> list[tuple[int, ...]]:
+    """Return the sizes of the arrays that the signature `pixels` takes as these inputs, [height, width, 3] each.
+
+    Those of inputs that it does not have are left out.
+    """
     declared = signatures.by_name.get("pixels")
-    if declared is None or not task.fits(declared.outputs) or "pixels" not in declared.inputs:
-        return None
-    spec = declared.inputs["pixels"]
-    return spec.shape[1:] if spec.shape and spec.dtype is dtypes.BY_NAME["uint8"] else None
+    if declared is None or not task.fits(declared.outputs):
+        return []
+    specs = [declared.inputs[alias] for alias in aliases if alias in declared.inputs]
+    return [spec.shape[1:] for spec in specs if spec.shape and spec.dtype is dtypes.BY_NAME["uint8"]]

@@ -41,6 +41,7 @@ from savedmodel_bakery.exporter.recipe.preprocessing import (
     Preprocessing,
     describe_scale,
 )
+from savedmodel_bakery.exporter.recipe.second_image import SecondImage
 from savedmodel_bakery.files import parse_toml, read_small
 from savedmodel_bakery.wire import version_folder
 
@@ -73,6 +74,7 @@ GROUPS: dict[str, type[FieldGroup]] = {
     "keypoints": Keypoints,
     "heads": Heads,
     "preprocessing": Preprocessing,
+    "second_image": SecondImage,
     "optimisation": Optimisation,
     "batching": Batching,
 }
@@ -101,6 +103,8 @@ class Recipe:
         boxes: how a detector states its boxes, and which of them the servable answers.
         keypoints: how a network states points, and what they are called.
         heads: the tasks of a network with several outputs.
+        second_image: where the preprocessing of a second image differs.
+        second_preprocessing: that of a second image.
         by_head: the recipes of the heads by name, each this one with the task of a head; empty without heads.
 
     Raises:
@@ -115,6 +119,8 @@ class Recipe:
     boxes: Boxes = field(default_factory=Boxes)
     keypoints: Keypoints = field(default_factory=Keypoints)
     heads: Heads = field(default_factory=Heads)
+    second_image: SecondImage = field(default_factory=SecondImage)
+    second_preprocessing: Preprocessing = field(init=False, repr=False, compare=False)
     by_head: Mapping[str, Recipe] = field(init=False, repr=False, compare=False)
 
     FIELDS: ClassVar[dict[str, Field]] = {
@@ -123,6 +129,11 @@ class Recipe:
 
     def __post_init__(self) -> None:
         self.check_task(self.answers.task)
+        try:
+            second = replace(self.preprocessing, **(self.second_image.image_2 or {}))
+        except RecipeError as error:
+            raise RecipeError(f"image_2: {error}") from error
+        object.__setattr__(self, "second_preprocessing", second)
         object.__setattr__(self, "by_head", self._recipes_of_heads())
 
     def _recipes_of_heads(self) -> dict[str, Recipe]:
@@ -243,8 +254,9 @@ class Recipe:
         values = {name: value for name, value in self.to_values().items() if value is not None}
         if self.answers.task not in (None, *TASKS_WITH_TOP_K):
             del values["top_k"]
-        height, width = self.preprocessing.size
-        values["size"] = height if height == width else f"{height}x{width}"
+        values["size"] = _shown_size(self.preprocessing.size)
+        if second := values.get("image_2"):
+            values["image_2"] = second | ({"size": _shown_size(second["size"])} if "size" in second else {})
         if self.heads.heads:
             values["heads"] = [head.to_table() for head in self.heads.heads]
         return tomli_w.dumps(values)
@@ -290,14 +302,16 @@ def complete_recipe(
             if name != "task" and task in (Recipe.FIELDS[name].tasks or [task])
         }
     like = {name: value for name, value in like.items() if name != "size" or name not in known}
-    recipe = Recipe.from_values({**known, **like, **values})
+    second = {**known.get("image_2", {}), **values.pop("image_2", {})}
+    if second and "image_2" not in known:
+        raise RecipeError("invalid image_2: the network takes one image; two are --source-input NAME,NAME")
+    recipe = Recipe.from_values({**known, **like, **values, "image_2": second})
     model, preprocessing = recipe.source.model, recipe.preprocessing
-    size = known.get("size", preprocessing.size)
-    if preprocessing.size != size:
-        stated, required = ("x".join(map(str, sides)) for sides in (preprocessing.size, size))
-        raise RecipeError(f"invalid size {stated}: {model} requires {required}")
-    if known.get("channels") == "GRAY" and preprocessing.channels != "GRAY":
-        raise RecipeError(f"invalid channels {preprocessing.channels}: {model} requires GRAY")
+    _check_known(preprocessing, known, model)
+    own = {name: value for name, value in second.items() if value != getattr(preprocessing, name)}
+    if second:
+        _check_known(recipe.second_preprocessing, known["image_2"], f"image_2 of {model}")
+    recipe = recipe.with_(image_2=own or None)
     if scaling_layer is not None and preprocessing.mean_and_std != SCALES[PIXELS]:
         origin = "" if "scale" in values else f" of like {preprocessing.like!r}"
         raise RecipeError(
@@ -305,6 +319,16 @@ def complete_recipe(
             f"pixels, so the scale must be {PIXELS}"
         )
     return recipe
+
+
+def _check_known(preprocessing: Preprocessing, known: Mapping[str, Any], owner: str) -> None:
+    """Check the properties of a network that can't be changed."""
+    size = known.get("size", preprocessing.size)
+    if preprocessing.size != size:
+        stated, required = ("x".join(map(str, sides)) for sides in (preprocessing.size, size))
+        raise RecipeError(f"invalid size {stated}: {owner} requires {required}")
+    if known.get("channels") == "GRAY" and preprocessing.channels != "GRAY":
+        raise RecipeError(f"invalid channels {preprocessing.channels}: {owner} requires GRAY")
 
 
 class RecipeFile(NamedTuple):
@@ -327,6 +351,8 @@ def read_recipe_file(path: Path) -> RecipeFile:
     try:
         if not isinstance(heads := content.get("heads", []), list):
             raise RecipeError(f"invalid heads {heads!r}: must be tables [[heads]] in a recipe file")
+        if not isinstance(second := content.get("image_2", {}), dict):
+            raise RecipeError(f"invalid image_2 {second!r}: must be a table [image_2] in a recipe file")
         name = _MODEL_NAME.convert(content.pop("name", None))
         values = convert_values(content)
     except RecipeError as error:
@@ -349,6 +375,11 @@ def _missing_values(values: Mapping[str, Any]) -> tuple[list[str], bool]:
     if task == "detect" and values.get("boxes") == OBJECT_DETECTION_API:
         needed = ("labels",)
     return [name for name in needed if name not in values], "task" in values or "labels" in values
+
+
+def _shown_size(size: tuple[int, int]) -> int | str:
+    height, width = size
+    return height if height == width else f"{height}x{width}"
 
 
 def _shortened(value: object) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from savedmodel_bakery.errors import RecipeError, quote
+from savedmodel_bakery.files import parse_toml, read_small
 
 REQUIRED = dataclasses.MISSING
 """The default of a field whose value the model or the user must state."""
@@ -191,6 +192,18 @@ class FieldGroup:
 
     def _check_combination(self) -> None:
         """Reject values that are allowed on their own, but not together."""
+
+
+def read_tables(path: Path, name: str, shown: str) -> Any:
+    """Return what a TOML file states under a name, and nothing else; messages show it as `shown`."""
+    try:
+        content = parse_toml(read_small(path).decode())
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise RecipeError(f"cannot read the {name} in {quote(str(path))}: {reason}") from error
+    if content.keys() != {name}:
+        raise RecipeError(f"{path} must have {shown} and nothing else")
+    return content[name]
 
 
 def fields_of(group: type[FieldGroup]) -> dict[str, Field]:

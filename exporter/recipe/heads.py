@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from savedmodel_bakery.errors import RecipeError, quote
-from savedmodel_bakery.exporter.recipe.fields import Field, FieldGroup, PathOrName, fields_of, recipe_field
+from savedmodel_bakery.errors import RecipeError
+from savedmodel_bakery.exporter.recipe.fields import Field, FieldGroup, PathOrName, fields_of, read_tables, recipe_field
 from savedmodel_bakery.exporter.recipe.model import Answers, Boxes, Keypoints, Source
-from savedmodel_bakery.files import parse_toml, read_small
 
 GROUPS: dict[str, type[FieldGroup]] = {"answers": Answers, "boxes": Boxes, "keypoints": Keypoints}
 """The parts of a recipe that each head has."""
@@ -21,7 +20,7 @@ _FIELDS: dict[str, Field] = {
     "source_outputs": fields_of(Source)["source_outputs"],
 }
 _NAME = re.compile(r"[A-Za-z]\w*", re.ASCII)
-_SIGNATURES = {"serving_default", "top_k", "classify", "regress", "pixels", "preprocess", "preview"}
+_SIGNATURES = {"serving_default", "top_k", "classify", "regress", "pixels", "preprocess", "preprocess_2", "preview"}
 _RESERVED = _SIGNATURES | {"ok", "error", "heads"}  # attributes of a result
 
 
@@ -58,7 +57,7 @@ class Tables(PathOrName):
         """See `Text.parse`. Raises RecipeError with the reason for a head that is not allowed."""
         if isinstance(value, str | Path):
             path = Path(value)
-            heads: tuple[Head, ...] = self.resolve(self.parse(_read(path)), path.parent)
+            heads: tuple[Head, ...] = self.resolve(self.parse(read_tables(path, "heads", "[[heads]]")), path.parent)
             return heads
         if not isinstance(value, list | tuple) or not value:
             raise ValueError
@@ -79,18 +78,6 @@ class Tables(PathOrName):
             else head
             for head in value
         )
-
-
-def _read(path: Path) -> object:
-    """Return the tables of heads in a TOML file."""
-    try:
-        content = parse_toml(read_small(path).decode())
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise RecipeError(f"cannot read the heads in {quote(str(path))}: {reason}") from error
-    if content.keys() != {"heads"} or not isinstance(content["heads"], list):
-        raise RecipeError(f"{path} must have tables [[heads]] and nothing else")
-    return content["heads"]
 
 
 def _parse(table: object) -> Head:

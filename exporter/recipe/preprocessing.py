@@ -272,6 +272,11 @@ class Preprocessing(FieldGroup):
         return self.crop_margin or ("up" if self.short_side is None else "even")
 
     @property
+    def channel_count(self) -> int:
+        """Number of channels of the network's input."""
+        return 1 if self.channels == "GRAY" else 3
+
+    @property
     def keeps_whole_photo(self) -> bool:
         """Whether all of the photo is in the network's input, with edges between pixels."""
         return parse_crop(self.crop) is None and self.crop != PADDED

@@ -78,9 +78,10 @@ def from_keras_model(model: Any, name: str, layer: str | None = None, source_inp
     else:
         inputs = {tensor.name: Input(tensor.shape, tensor.dtype) for tensor in model.inputs}
     split = split_inputs(inputs, source_input, name)
-    place = list(inputs).index(split.images[0])
-    shape, dtype = inputs[split.images[0]]
-    recipe = recipe_from_shape(shape, name, dtype)
+    first, *seconds = (inputs[image] for image in split.images)
+    place, *second_places = map(list(inputs).index, split.images)
+    shape = first.shape
+    recipe = recipe_from_images([first, *seconds], name)
     assert shape is not None
 
     def run(pixels: Tensor, **others: Tensor) -> NetworkOutput:
@@ -91,7 +92,7 @@ def from_keras_model(model: Any, name: str, layer: str | None = None, source_inp
             return dict(zip(model.output_names, outputs, strict=True))
         return outputs
 
-    call = take_pixels(run, shape, dtype)
+    call = take_pixels(run, first, *seconds)
     outputs = getattr(model, "output", None)  # none if a Sequential has not been called
     names = outputs if isinstance(outputs, dict) else getattr(model, "output_names", ())
     recipe |= recipe_from_outputs(names)
@@ -101,6 +102,8 @@ def from_keras_model(model: Any, name: str, layer: str | None = None, source_inp
     scaling_layer = find_scaling_layer(model, place)
     defaults = {} if scaling_layer is None else {"channels": "RGB"}
     recipe |= {} if scaling_layer is None else {"scale": "0..255"}
+    if any(find_scaling_layer(model, each) for each in second_places):
+        recipe["image_2"] |= {"scale": "0..255"}
     tables = find_tables(model)
     return Network(call, recipe, defaults, scaling_layer, output_shape, others=split.others, tables=tables)
 
@@ -136,31 +139,32 @@ def _up_to(model: Any, layer: str, name: str) -> Any:
 
 
 def take_pixels(
-    run: Callable[..., NetworkOutput], shape: Sequence[int | None], dtype: str
+    run: Callable[..., NetworkOutput], first: Input, second: Input | None = None
 ) -> Callable[..., NetworkOutput]:
     """Return a network that takes float32 [any number, height, width, channels], from one with another input.
 
     That may have another dtype, of which integers take rounded pixels; the channels before the height, as its outputs
-    with four axes then do; and a fixed number of images. A second image is taken alike; other inputs as they are.
+    with four axes then do; and a fixed number of images. Inputs beside the images are taken as they are.
     """
     import tensorflow as tf
 
-    axes = ([0, 3, 1, 2], [0, 2, 3, 1]) if _is_channels_first(shape) else None
+    assert first.shape is not None
+    size = first.shape[0]
 
-    element = tf.as_dtype(dtype)
-
-    def convert(pixels: NormalisedBatch) -> Tensor:
+    def convert(pixels: NormalisedBatch, image: Input) -> Tensor:
+        element = tf.as_dtype(image.dtype)
         images = tf.saturate_cast(tf.round(pixels), element) if element.is_integer else tf.cast(pixels, element)
-        return images if axes is None else tf.transpose(images, axes[0])
+        return tf.transpose(images, [0, 3, 1, 2]) if _is_channels_first(image.shape) else images
 
     def call(pixels: NormalisedBatch, **others: Tensor) -> NetworkOutput:
-        inputs = {name: convert(value) if name == SECOND_IMAGE else value for name, value in others.items()}
-        images = convert(pixels)
-        outputs = run(images, **inputs) if shape[0] is None else _run_in_batches(run, images, inputs, shape[0])
-        if axes is None:
+        if second is not None:
+            others[SECOND_IMAGE] = convert(others[SECOND_IMAGE], second)
+        images = convert(pixels, first)
+        outputs = run(images, **others) if size is None else _run_in_batches(run, images, others, size)
+        if not _is_channels_first(first.shape):
             return outputs
         return tf.nest.map_structure(
-            lambda each: tf.transpose(each, axes[1]) if each.shape.rank == 4 else each, outputs
+            lambda each: tf.transpose(each, [0, 2, 3, 1]) if each.shape.rank == 4 else each, outputs
         )
 
     return call
@@ -194,13 +198,22 @@ def _run_in_batches(
     return tf.nest.map_structure(join, mapped, specs)
 
 
-def _is_channels_first(shape: Sequence[int | None]) -> bool:
-    return len(shape) == 4 and shape[1] in (1, 3) and shape[3] not in (1, 3)
+def _is_channels_first(shape: Sequence[int | None] | None) -> bool:
+    return shape is not None and len(shape) == 4 and shape[1] in (1, 3) and shape[3] not in (1, 3)
 
 
 def _with_channels_last(shape: Sequence[int | None]) -> tuple[int | None, ...]:
     images, channels, height, width = shape
     return images, height, width, channels
+
+
+def recipe_from_images(images: Sequence[Input], name: str) -> dict[str, Any]:
+    """Return the values of a recipe that follow from the inputs of a network for one image or two."""
+    recipe, *seconds = (recipe_from_shape(image.shape, name, image.dtype) for image in images)
+    for second in seconds:
+        colours = {"channels": "RGB"} if recipe.get("channels") == "GRAY" else {}
+        recipe["image_2"] = colours | second
+    return recipe
 
 
 def recipe_from_shape(shape: object, name: str, dtype: str = "float32") -> dict[str, Any]:

@@ -17,7 +17,13 @@ from urllib.parse import urlsplit
 
 from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.network_inputs import Input, listed, split_inputs
-from savedmodel_bakery.exporter.sources.network import Network, recipe_from_outputs, recipe_from_shape, take_pixels
+from savedmodel_bakery.exporter.sources.network import (
+    Network,
+    recipe_from_images,
+    recipe_from_outputs,
+    recipe_from_shape,
+    take_pixels,
+)
 from savedmodel_bakery.exporter.sources.tables import find_tables
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, Tensor
 
@@ -97,30 +103,30 @@ def from_signature(
     shapes_of = {alias: each.shape.as_list() if each.shape.rank is not None else None for alias, each in inputs.items()}
     declared = {alias: Input(shapes_of[alias], each.dtype.name) for alias, each in inputs.items()}
     split = split_inputs(declared, input_alias, owner)
-    alias = split.images[0]
     outputs: Mapping[str, Any] = signature.structured_outputs
     if output_alias is not None:
         _check_output(output_alias, outputs, owner)
         outputs = {output_alias: outputs[output_alias]}
-    spec = inputs[alias]
-    if not spec.dtype.is_floating and not (spec.dtype.is_integer and spec.dtype.max >= _WHITE):
-        raise SourceError(
-            f'input "{alias}" of {owner} has dtype {spec.dtype.name}: must be a float, or an integer up to {_WHITE} or '
-            "more, as the bakery decodes images before the network"
-        )
-    shape: Any = shapes_of[alias]
-    recipe = recipe_from_shape(shape, model, spec.dtype.name)
+    for alias in split.images:
+        dtype = inputs[alias].dtype
+        if not dtype.is_floating and not (dtype.is_integer and dtype.max >= _WHITE):
+            raise SourceError(
+                f'input "{alias}" of {owner} has dtype {dtype.name}: must be a float, or an integer up to {_WHITE} or '
+                "more, as the bakery decodes images before the network"
+            )
+    images = [declared[alias] for alias in split.images]
+    recipe = recipe_from_images(images, model)
 
     def run(images: Tensor, **others: Tensor) -> NetworkOutput:
         # Through `loaded`, which keeps the variables alive; a signature alone doesn't.
         answers = loaded.signatures[name](**split.rename(images, others))
         return {output: answers[output] for output in outputs} if len(outputs) > 1 else answers[next(iter(outputs))]
 
-    call = take_pixels(run, shape, spec.dtype.name)
+    call = take_pixels(run, *images)
     shapes = [tuple(each.shape.as_list()) if each.shape.rank is not None else None for each in outputs.values()]
     shape = shapes[0] if len(shapes) == 1 else None
     recipe |= recipe_from_outputs(outputs)
-    if shape == _MOVENET_OUTPUT and spec.dtype.name == "int32":
+    if shape == _MOVENET_OUTPUT and images[0].dtype == "int32":
         recipe |= _MOVENET
     return Network(call, recipe, output_shape=shape, others=split.others, tables=find_tables(loaded))
 
@@ -183,7 +189,7 @@ def _from_callable(loaded: Any, model: str) -> Network:
         return Network(run, tables=find_tables(loaded))
     shape, dtype = specs[0].shape.as_list(), specs[0].dtype.name
     recipe = recipe_from_shape(shape, model, dtype)
-    return Network(take_pixels(run, shape, dtype), recipe, tables=find_tables(loaded))
+    return Network(take_pixels(run, Input(shape, dtype)), recipe, tables=find_tables(loaded))
 
 
 def _resolve(model: str) -> Path:

@@ -210,7 +210,7 @@ def network_result(network: Callable[..., NetworkOutput], response: PhotoRespons
     """Run the network on the pixels that the graph made of a photo, and of its second one."""
     others = dict(response.others.arrays)
     if response.second_pixels is not None:
-        (others[SECOND_IMAGE],) = np.asarray(normalise(response.second_pixels[np.newaxis], recipe.preprocessing))
+        (others[SECOND_IMAGE],) = np.asarray(normalise(response.second_pixels[np.newaxis], recipe.second_preprocessing))
     (normalised,) = np.asarray(normalise(response.pixels[np.newaxis], recipe.preprocessing))
     size = reference.upright_size(response.photo, recipe.preprocessing)
     return NetworkResult(run_network(network, normalised, recipe, others), size)

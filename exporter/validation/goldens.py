@@ -43,11 +43,16 @@ _MASK_TOLERANCE = 0.01  # 1 less the IoU: another processor may compute a value 
 _TOLERANCE = 1e-3
 
 
-def golden_requests(task: Task, photos: Sequence[tuple[bytes, OtherValues]], pixels: np.ndarray) -> list[PredictionLog]:
+def golden_requests(
+    task: Task,
+    photos: Sequence[tuple[bytes, OtherValues]],
+    pictures: Sequence[np.ndarray],
+    preprocess: Sequence[str] = (PREPROCESS,),
+) -> list[PredictionLog]:
     """Build a request to each signature with the smallest photo, and one with each of the other photos.
 
-    There are `MAX_PHOTOS` at most, each with the values of other inputs; `pixels`, uint8 [height, width, 3], is a
-    picture of the network's input size.
+    There are `MAX_PHOTOS` at most, each with the values of other inputs. The `pictures`, uint8 [height, width, 3], have
+    the network's input size, the second one that of a second image. `preprocess` are the signatures that return pixels.
     """
     (smallest, others), *more = sorted(photos, key=lambda photo: len(photo[0]))
     image = image_input(smallest, others=others)
@@ -57,10 +62,9 @@ def golden_requests(task: Task, photos: Sequence[tuple[bytes, OtherValues]], pix
         outputs = _compared(signature)
         match signature.takes:
             case "pixels":
-                pictures = {"pixels": pixels[np.newaxis]}
-                if others.second is not None:
-                    pictures[SECOND_PIXELS] = pixels[np.newaxis]
-                single.append(predict_request(name, {**pictures, **repeated(others, 1)}, outputs))
+                aliases = ["pixels"] if others.second is None else ["pixels", SECOND_PIXELS]
+                arrays = {alias: each[np.newaxis] for alias, each in zip(aliases, pictures, strict=False)}
+                single.append(predict_request(name, {**arrays, **repeated(others, 1)}, outputs))
             case "examples":
                 single.append(example_request(name, smallest, others))
             case "images" if signature.rejects_bad_images:
@@ -73,7 +77,7 @@ def golden_requests(task: Task, photos: Sequence[tuple[bytes, OtherValues]], pix
                 )
     return [
         *single,
-        predict_request(PREPROCESS, image_input(smallest)),
+        *(predict_request(name, image_input(smallest)) for name in dict.fromkeys(preprocess)),
         predict_request("preview", image_input(smallest), outputs=["ok", "error"]),
         *several,
     ]

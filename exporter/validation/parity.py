@@ -91,6 +91,10 @@ class ParityCheck:
         self._first: tuple[np.ndarray, NetworkResult] | None = None
         self._answers_alike: bool | None = None  # whether all outputs are those for the first photo; None for one photo
         self._preprocessing, self._departures = reference_preprocessing(recipe.preprocessing, network.recipe)
+        self._second, departures = reference_preprocessing(
+            recipe.second_preprocessing, network.recipe.get("image_2", {})
+        )
+        self._departures |= {f"image_2.{name}": pair for name, pair in departures.items()}
         self._is_int8 = recipe.optimisation.is_int8  # then `Int8Check` compares the answers
         self._pixel_limit = _PIXEL_LIMITS[recipe.preprocessing.decode]
         self._photos: list[PhotoParity] = []
@@ -139,20 +143,19 @@ class ParityCheck:
         else:
             (normalised,) = reference.normalise(pixels[np.newaxis], self._preprocessing)
             others = dict(response.others.arrays)
+            levels = [np.abs(response.pixels - pixels)]
             if response.others.second is not None:
-                second = reference.fit(
-                    reference.read_upright(response.others.second, self._preprocessing), self._preprocessing
-                )
-                (others[SECOND_IMAGE],) = reference.normalise(second[np.newaxis], self._preprocessing)
+                second = reference.fit(reference.read_upright(response.others.second, self._second), self._second)
+                (others[SECOND_IMAGE],) = reference.normalise(second[np.newaxis], self._second)
+                levels.append(np.abs(response.second_pixels - second))
             result = NetworkResult(run_network(self._network, normalised, self._recipe, others), size)
             self._compare_with_first(pixels, result)
             comparison = self._task.compare(response.answers, result, self._tolerance)
-            levels = np.abs(response.pixels - pixels)
-            mean = float(levels.mean())
+            mean = max(float(each.mean()) for each in levels)
             parity = PhotoParity(
                 response.photo.name,
                 pixels_mean=mean,
-                pixels_max=float(levels.max()),
+                pixels_max=max(float(each.max()) for each in levels),
                 difference=comparison.difference,
                 answer=comparison.answer,
                 reference_answer=comparison.expected,

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from savedmodel_bakery.answers.other_inputs import SECOND_IMAGE
+from savedmodel_bakery.answers.other_inputs import IMAGE, SECOND_IMAGE
 from savedmodel_bakery.errors import ParityError, VerificationError
 from savedmodel_bakery.exporter.signatures import ENCODED_FEATURE, SECOND_ENCODED_FEATURE
 from savedmodel_bakery.exporter.tasks.task import Answers
@@ -32,7 +32,7 @@ from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.examples import encode_example
 from savedmodel_bakery.wire.tensors import decode_array, encode_tensor
 
-PREPROCESS = "preprocess"
+PREPROCESS, SECOND_PREPROCESS = "preprocess", "preprocess_2"
 
 _PROCESS = "savedmodel_bakery.exporter.validation.session_process"
 
@@ -189,21 +189,24 @@ def repeated(others: OtherValues, count: int) -> dict[str, np.ndarray]:
 
 
 def photo_requests(
-    photos: Sequence[Path], signatures: Sequence[str], others: Mapping[Path, OtherValues]
+    photos: Sequence[Path],
+    signatures: Sequence[str],
+    others: Mapping[Path, OtherValues],
+    pixels: Sequence[str] = (),
 ) -> list[PredictionLog]:
     """Build a request per photo and signature, photo by photo.
 
-    That to `preprocess` has the photo only; one with its second photo follows it, if there is one.
+    Those to the signatures `pixels` follow: to the first with the photo only, and to the second with its second photo,
+    if there is one.
     """
-    requests = []
+    requests: list[PredictionLog] = []
     for photo in photos:
         inputs = image_input(read_photo(photo), others=others.get(photo, NOTHING))
-        for signature in signatures:
-            if signature != PREPROCESS:
-                requests.append(predict_request(signature, inputs))
-                continue
-            images = [inputs[alias] for alias in ("image", SECOND_IMAGE) if alias in inputs]
-            requests += (predict_request(PREPROCESS, {"image": image}) for image in images)
+        requests += (predict_request(signature, inputs) for signature in signatures)
+        images = [inputs[alias] for alias in (IMAGE, SECOND_IMAGE) if alias in inputs]
+        requests += (
+            predict_request(signature, {IMAGE: image}) for signature, image in zip(pixels, images, strict=False)
+        )
     return requests
 
 
@@ -221,15 +224,15 @@ def decode_photo_responses(
     others: Mapping[Path, OtherValues],
     logs: Sequence[PredictionLog],
 ) -> list[PhotoResponse]:
-    """Decode the responses to `photo_requests`.
+    """Decode the responses to `photo_requests` with signatures for pixels.
 
-    The first of the signatures has an output `error`, and the last is `preprocess`.
+    The first of the signatures has an output `error`.
     """
     responses = []
     rows = map(decode_row, logs)
     for photo in photos:
         answers = {signature: next(rows) for signature in signatures}
-        pixels = answers.pop(PREPROCESS)["pixels"]
+        pixels = next(rows)["pixels"]
         own = others.get(photo, NOTHING)
         second = None if own.second is None else next(rows)["pixels"]
         error = answers[signatures[0]]["error"].decode()

@@ -32,6 +32,7 @@ from savedmodel_bakery.exporter.validation.parity import ParityCheck
 from savedmodel_bakery.exporter.validation.report import ParityReport
 from savedmodel_bakery.exporter.validation.session import (
     PREPROCESS,
+    SECOND_PREPROCESS,
     PhotoResponse,
     SessionProcess,
     decode_photo_responses,
@@ -90,11 +91,14 @@ def validate_and_record(
         PublishError: a file can't be written into the version.
         ParityError: a photo can't be read. A report beyond tolerance doesn't raise: see `ParityReport.check`.
     """
-    pixels = reference.fit(reference.read_upright(photos[0], recipe.preprocessing), recipe.preprocessing)
     golden = golden_requests(
         task,
         [(read_photo(photo), others.get(photo, NOTHING)) for photo in photos[:MAX_PHOTOS]],
-        pixels.round().clip(0, 255).astype(np.uint8),
+        [
+            reference.fit(reference.read_upright(photos[0], each), each).round().clip(0, 255).astype(np.uint8)
+            for each in [recipe.preprocessing, *([recipe.second_preprocessing] if others else [])]
+        ],
+        _pixel_signatures(recipe),
     )
     check = ParityCheck(network, recipe, task, tolerance)
     int8_check = None
@@ -105,7 +109,7 @@ def validate_and_record(
     source = source_network(network.call, recipe, tolerance)
     agreement = onnx_agreement = Agreement(0, 0.0)
     for batch in _batches(list(dict.fromkeys([*photos, *(int8.photos if int8 else ())]))):
-        responses = _run(session, version, task, batch, others)
+        responses = _run(session, version, task, batch, others, _pixel_signatures(recipe))
         # They run while this process compares the photos.
         golden_responses = session.start(version, golden) if golden else None
         if int8 is None or int8_check is None:
@@ -135,10 +139,15 @@ def _check_onnx(responses: Sequence[PhotoResponse], onnx: Original, recipe: Reci
 
 
 def _run(
-    session: SessionProcess, version: Path, task: Task, photos: Sequence[Path], others: Mapping[Path, OtherValues]
+    session: SessionProcess,
+    version: Path,
+    task: Task,
+    photos: Sequence[Path],
+    others: Mapping[Path, OtherValues],
+    pixels: Sequence[str],
 ) -> list[PhotoResponse]:
-    signatures = [*_image_signatures(task, rejecting=False), PREPROCESS]
-    logs = session.run(version, photo_requests(photos, signatures, others))
+    signatures = _image_signatures(task, rejecting=False)
+    logs = session.run(version, photo_requests(photos, signatures, others, pixels))
     responses = decode_photo_responses(photos, signatures, others, logs)
     for response in responses:
         if response.error:
@@ -149,6 +158,11 @@ def _run(
         replace(response, answers={**response.answers, **{name: next(rows) for name in strict}})
         for response in responses
     ]
+
+
+def _pixel_signatures(recipe: Recipe) -> tuple[str, str]:
+    """Return the signatures that return what a network receives of a photo, and of its second photo."""
+    return PREPROCESS, SECOND_PREPROCESS if recipe.second_image.image_2 else PREPROCESS
 
 
 def _image_signatures(task: Task, *, rejecting: bool) -> list[str]:
@@ -199,9 +213,9 @@ def compare_with_source(
         check = ParityCheck(network, recipe, task, tolerance_of(task))
         is_int8 = recipe.optimisation.is_int8
         int8_check = Int8Check(network.call, recipe, task, min_agreement=share, quantisation=None) if is_int8 else None
-        signatures = [*_image_signatures(task, rejecting=False), PREPROCESS]
+        signatures = _image_signatures(task, rejecting=False)
         for batch in _batches(photos):
-            logs = session.run(version, photo_requests(batch, signatures, others))
+            logs = session.run(version, photo_requests(batch, signatures, others, _pixel_signatures(recipe)))
             responses = decode_photo_responses(batch, signatures, others, logs)
             check.add(responses)
             if int8_check is not None:

@@ -18,9 +18,10 @@ OUTPUTS = {"value": ("DT_FLOAT", []), "ok": ("DT_BOOL", []), "error": ("DT_STRIN
 OTHERS: dict[str, Any] = {"tab": ("DT_FLOAT", [2]), "text": ("DT_STRING", [])}
 SIGNATURES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "serving_default": ({"image": ("DT_STRING", []), "image_2": ("DT_STRING", []), **OTHERS}, OUTPUTS),
-    "pixels": ({"pixels": ("DT_UINT8", [2, 2, 3]), "pixels_2": ("DT_UINT8", [2, 2, 3]), **OTHERS}, OUTPUTS),
+    "pixels": ({"pixels": ("DT_UINT8", [2, 2, 3]), "pixels_2": ("DT_UINT8", [3, 2, 3]), **OTHERS}, OUTPUTS),
 }
 ARRAY = np.zeros((2, 2, 3), np.uint8)
+SECOND_ARRAY = np.ones((3, 2, 3), np.uint8)
 
 
 def tensors(declared: dict[str, Any]) -> dict[str, Any]:
@@ -70,9 +71,9 @@ def test_one_image_has_the_values_themselves(server: Server) -> None:
 
 
 def test_several_images_have_rows_which_follow_them_to_their_signatures(server: Server) -> None:
-    """A pair of arrays of the network's size is sent as it is, and a pair with a file as files."""
+    """A pair of arrays of the network's sizes is sent as it is, and a pair with a file as files."""
     tab = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
-    regress(server, [b"a", ARRAY, ARRAY], {"tab": tab, "text": ["x", "y", "z"], "image_2": [b"b", ARRAY + 1, b"c"]})
+    regress(server, [b"a", ARRAY, ARRAY], {"tab": tab, "text": ["x", "y", "z"], "image_2": [b"b", SECOND_ARRAY, b"c"]})
     files, pixels = server.calls
     assert ("serving_default", "pixels") == (files.signature, pixels.signature)
     np.testing.assert_array_equal(tab[[0, 2]], files.inputs["tab"])

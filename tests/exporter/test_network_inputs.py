@@ -25,6 +25,13 @@ TAB = Input((None, 4), "float32")
             {"a": PHOTO, "b": PHOTO}, "b, a", ("b", "a"), {"image_2": ((8, 8, 3), "float32")}, id="two images"
         ),
         pytest.param(
+            {"a": PHOTO, "b": Input((None, None, 9, 1), "uint8")},
+            "a,b",
+            ("a", "b"),
+            {"image_2": ((0, 9, 1), "uint8")},
+            id="two sizes",
+        ),
+        pytest.param(
             {"x": PHOTO, "text": Input((None,), "string")}, None, ("x",), {"text": ((), "string")}, id="text per image"
         ),
     ],
@@ -56,10 +63,10 @@ def test_images_and_others(
             id="three images",
         ),
         pytest.param(
-            {"a": PHOTO, "b": Input((None, 9, 8, 3), "float32")},
+            {"a": PHOTO, "b": Input((2, 9, 8, 3), "float32")},
             "a,b",
-            'takes images float32 [?, 8, 8, 3] as "a" and float32 [?, 9, 8, 3] as "b": two images must have the same',
-            id="two sizes",
+            'takes images float32 [?, 8, 8, 3] as "a" and float32 [2, 9, 8, 3] as "b": two images must have known',
+            id="two sizes of a batch",
         ),
         pytest.param({"a": PHOTO, "image_2": TAB}, None, 'has an input "image_2": must be', id="a reserved name"),
         pytest.param({"a": PHOTO, "tab-1": TAB}, None, 'has an input "tab-1": must be a letter', id="a bad name"),

@@ -9,7 +9,7 @@ import mixed_networks
 import numpy as np
 import pytest
 import tensorflow as tf
-from mixed_networks import LABELS, SIDE, expected_scores
+from mixed_networks import LABELS, SECOND_SIDES, SIDE, expected_scores
 from PIL import Image
 from tf1_session import Loaded, loaded
 
@@ -35,7 +35,8 @@ def model() -> Any:
 @pytest.fixture(scope="module")
 def run(model: Any, recipe_of: Callable[..., Recipe], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
     network = from_keras_model(model, "pairs", source_input="left,right")
-    recipe = recipe_of(**{**network.recipe, "outputs": "logits", "rows_per_run": 2})
+    second = {**network.recipe["image_2"], "channels": "BGR"}
+    recipe = recipe_of(**{**network.recipe, "image_2": second, "outputs": "logits", "rows_per_run": 2})
     path = tmp_path_factory.mktemp("pairs") / "saved"
     ServableModule(network.call, recipe, LABELS, others=network.others, tables=network.tables).save(path)
     with loaded(path) as run:
@@ -45,7 +46,8 @@ def run(model: Any, recipe_of: Callable[..., Recipe], tmp_path_factory: pytest.T
 @pytest.fixture(scope="module")
 def expected(model: Any) -> np.ndarray:
     """The scores of the model itself, best first."""
-    return np.sort(expected_scores(model, COLOURS, SECOND_COLOURS, OTHERS), axis=1)[:, ::-1]
+    seconds = [(blue, green, red) for red, green, blue in SECOND_COLOURS]
+    return np.sort(expected_scores(model, COLOURS, seconds, OTHERS), axis=1)[:, ::-1]
 
 
 def files(encode: Callable[..., bytes], colours: list[tuple[int, int, int]], bad: dict[int, bytes]) -> np.ndarray:
@@ -92,11 +94,20 @@ def test_the_label_alone(run: Loaded, images: dict[str, np.ndarray]) -> None:
 
 def test_arrays_of_the_networks_size(run: Loaded, expected: np.ndarray) -> None:
     pixels, pixels_2 = (
-        np.array(colours, np.uint8)[:, np.newaxis, np.newaxis] + np.zeros((1, SIDE, SIDE, 1), np.uint8)
-        for colours in (COLOURS, SECOND_COLOURS)
+        np.array(colours, np.uint8)[:, np.newaxis, np.newaxis] + np.zeros((1, *sides, 1), np.uint8)
+        for colours, sides in ((COLOURS, (SIDE, SIDE)), (SECOND_COLOURS, SECOND_SIDES))
     )
     outputs = run("pixels", pixels=pixels, pixels_2=pixels_2, **OTHERS)
     np.testing.assert_allclose(expected, outputs["scores"], atol=1e-5)
+
+
+def test_what_the_network_receives_of_each_image(run: Loaded, images: dict[str, np.ndarray]) -> None:
+    for signature, sides, colours in (
+        ("preprocess", (SIDE, SIDE), COLOURS),
+        ("preprocess_2", SECOND_SIDES, SECOND_COLOURS),
+    ):
+        (pixels,) = run(signature, image=images["image_2" if signature.endswith("2") else "image"][:1])["pixels"]
+        np.testing.assert_allclose(np.broadcast_to(colours[0], (*sides, 3)), pixels)
 
 
 def test_examples(run: Loaded, images: dict[str, np.ndarray], expected: np.ndarray) -> None:

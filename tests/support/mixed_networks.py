@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 SIDE = 8
+SECOND_SIDES = 4, 6
 LABELS = ("a", "b", "c")
 RECIPE = {
     "source_input": "left,right",
@@ -18,14 +19,15 @@ RECIPE = {
     "resize": "bilinear",
     "antialias": False,
     "channels": "RGB",
+    "image_2": {"crop": "letterbox", "channels": "BGR"},
 }
-Colour = tuple[int, int, int]
+Colour = tuple[float, float, float]
 
 
 def pairs() -> Any:
     """Return the network, which scales pixels itself; its weights are the same in each process."""
     keras.utils.set_random_seed(7)
-    left, right = (keras.Input((SIDE, SIDE, 3), name=name) for name in ("left", "right"))
+    left, right = keras.Input((SIDE, SIDE, 3), name="left"), keras.Input((*SECOND_SIDES, 3), name="right")
     tab, store = keras.Input((2,), name="tab"), keras.Input((1,), dtype="int32", name="store")
     text = keras.Input((), dtype="string", name="text")
     number = keras.layers.StringLookup(vocabulary=["a", "red", "blue"])(text)  # a table
@@ -41,8 +43,8 @@ def expected_scores(
 ) -> np.ndarray:
     """Return the probabilities [pictures, labels] by the network itself for pictures of these colours."""
     left, right = (
-        np.array(each, np.float32)[:, np.newaxis, np.newaxis] + np.zeros((1, SIDE, SIDE, 1), np.float32)
-        for each in (colours, seconds)
+        np.array(each, np.float32)[:, np.newaxis, np.newaxis] + np.zeros((1, *sides, 1), np.float32)
+        for each, sides in ((colours, (SIDE, SIDE)), (seconds, SECOND_SIDES))
     )
     arrays = [others["tab"], left, others["text"], right, others["store"]]
     logits = model([tf.constant(array) for array in arrays], training=False)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from savedmodel_bakery.exporter.network_inputs import Input
 from savedmodel_bakery.exporter.sources import read_network
 from savedmodel_bakery.exporter.sources.network import find_scaling_layer, from_keras_model, take_pixels
 
@@ -176,7 +177,7 @@ def test_other_forms_of_input_take_the_same_pixels(batch: int | None) -> None:
     np.testing.assert_allclose(pixels.mean(axis=(1, 2)), mean, rtol=1e-5)
     np.testing.assert_allclose(pixels * 2, doubled, rtol=1e-5)
     for dtype, atol in (("uint8", 0.5), ("float16", 0.1), ("int32", 0.5)):
-        same = take_pixels(tf.identity, (batch, 8, 6, 3), dtype)(tf.constant(pixels))
+        same = take_pixels(tf.identity, Input((batch, 8, 6, 3), dtype))(tf.constant(pixels))
         assert dtype == same.dtype.name
         np.testing.assert_allclose(pixels, tf.cast(same, tf.float32), atol=atol)
 
@@ -189,6 +190,22 @@ def test_channels_first_are_measured_and_described_as_channels_last() -> None:
     assert ("scale", (None, 1, 1, 10), False) == (network.scaling_layer, network.output_shape, network.returns_map)
 
 
+def test_a_second_image_may_have_another_form_than_the_first() -> None:
+    photo = keras.Input((8, 8, 3), name="photo")
+    depth = keras.Input((1, 4, 6), dtype="uint8", name="depth")  # channels first
+    means = [layers.GlobalAveragePooling2D()(photo)]
+    means.append(layers.GlobalAveragePooling2D(data_format="channels_first")(layers.Rescaling(1.0, -10)(depth)))
+    network = from_keras_model(keras.Model([depth, photo], means), "pairs", source_input="photo,depth")
+    assert {"size": (8, 8), "image_2": {"size": (4, 6), "scale": "0..255", "channels": "GRAY"}} == network.recipe
+    first, second = network.call(tf.ones([2, 8, 8, 3]), image_2=tf.fill([2, 4, 6, 1], 30.4)).values()  # type: ignore[union-attr]
+    np.testing.assert_allclose(np.ones((2, 3)), first)
+    np.testing.assert_allclose(np.full((2, 1), 20.0), second)
+    grey = keras.Input((8, 8, 1), name="grey")
+    assert {"size": (8, 8), "channels": "RGB"} == from_keras_model(
+        keras.Model([grey, photo], layers.Flatten()(grey)), "pairs", source_input="grey,photo"
+    ).recipe["image_2"]
+
+
 def test_whole_numbers_take_pixels_as_they_are() -> None:
     image = keras.Input((8, 8, 3), dtype="uint8")
     network = from_keras_model(keras.Model(image, layers.Rescaling(1.0)(image)), "whole")
@@ -199,6 +216,6 @@ def test_a_batch_of_one_may_return_any_number_of_boxes() -> None:
     def run(images: tf.Tensor) -> tf.Tensor:
         return tf.boolean_mask(tf.reshape(images, [-1, 3]), tf.reshape(images, [-1, 3])[:, 0] > 0)[tf.newaxis]
 
-    traced = tf.function(take_pixels(run, (1, 4, 4, 3), "float32"))
+    traced = tf.function(take_pixels(run, Input((1, 4, 4, 3), "float32")))
     boxes = traced.get_concrete_function(tf.TensorSpec([None, 4, 4, 3]))(tf.ones([2, 4, 4, 3]))
     assert (2, 16, 3) == boxes.shape
