@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,17 +13,17 @@ import click
 
 from savedmodel_bakery.client.commands.inspection import print_metadata
 from savedmodel_bakery.client.commands.options import BRIEF, connection_options, open_amqp_client, open_client
+from savedmodel_bakery.client.commands.other_inputs import read_inputs
 from savedmodel_bakery.client.commands.photo_options import PhotoPath, icc_option, image_option
 from savedmodel_bakery.client.commands.predict import read_file
 from savedmodel_bakery.errors import AccessDeniedError, ClientError, ConnectionFailedError
-from savedmodel_bakery.exits import FAILED, as_usage_error, print_error, refusal_text
+from savedmodel_bakery.exits import FAILED, print_error, refusal_text
 from savedmodel_bakery.groups import Command, option_group
 
 if TYPE_CHECKING:
     import numpy as np
 
     from savedmodel_bakery.answers.other_inputs import Specs
-    from savedmodel_bakery.answers.signatures import TensorSpec
     from savedmodel_bakery.answers.task import Task
     from savedmodel_bakery.client.client import BaseClient
     from savedmodel_bakery.client.commands.answers import Output
@@ -165,7 +165,7 @@ def run_ask(
         from savedmodel_bakery.client.commands.answers import Output
 
         task, signature, specs = _find_task(client, context.obj["signature"], top_k)
-        others = _read_inputs(inputs, specs, len(paths))
+        others = read_inputs(inputs, specs, len(paths))
         output = Output(task, photos=len(paths), top_k=top_k, as_json=as_json, out=out, draw=draw, colours=colours)
         are_ok = [
             _ask(client, context.obj, path, task, signature, output, others=values, icc=icc)
@@ -191,41 +191,6 @@ def _find_task(client: BaseClient, signature: str, top_k: int | None) -> tuple[T
     if top_k is not None and task is not CLASSIFY:
         raise click.UsageError(f"--top-k does not apply to a model whose task is {task.name}")
     return task, signature, other_inputs(signatures.find(signature).inputs)
-
-
-def _read_inputs(arguments: Sequence[str], specs: Specs, photos: int) -> list[dict[str, np.ndarray]]:
-    """Return the inputs beside each photo, with one row, from arguments of the form NAME=FILE or NAME=JSON."""
-    from savedmodel_bakery.answers.other_inputs import stack_values
-
-    values: dict[str, list[Any]] = {alias: [] for alias in specs}
-    with as_usage_error(ValueError):
-        for argument in arguments:
-            alias, separator, text = argument.partition("=")
-            if not separator or alias not in specs:
-                allowed = ", ".join(specs) or "none"
-                raise ValueError(
-                    f"invalid --input {argument}: must be NAME=FILE or NAME=JSON; the inputs are {allowed}"
-                )
-            values[alias].append(_read_value(alias, text, specs[alias]))
-        for alias, rows in values.items():
-            if len(rows) != photos:
-                raise ValueError(
-                    f"--input {alias}=… was given {len(rows)} times: must be {photos}, once for each photo"
-                )
-        return [
-            stack_values([{alias: rows[place] for alias, rows in values.items()}], specs) for place in range(photos)
-        ]
-
-
-def _read_value(alias: str, text: str, spec: TensorSpec) -> Any:
-    from savedmodel_bakery.answers.other_inputs import SECOND_IMAGE, parse_value
-    from savedmodel_bakery.client.commands.array_files import read_input
-
-    if alias == SECOND_IMAGE:
-        return _read(text, icc=False)
-    if Path(text).is_file():
-        return read_input(alias, read_file(text, "input"), text)[alias]
-    return parse_value(alias, text, spec)
 
 
 def _ask(

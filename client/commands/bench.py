@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from savedmodel_bakery.client.commands.options import BRIEF, connection_options, describe_server, select_model
+from savedmodel_bakery.client.commands.other_inputs import read_inputs
 from savedmodel_bakery.client.commands.photo_options import PhotoPath, image_option
 from savedmodel_bakery.client.commands.predict import read_arrays, read_file
 from savedmodel_bakery.exits import FAILED, as_usage_error, print_error
@@ -30,6 +31,7 @@ Examples:
   bakery bench --callers 1 --callers 8 --duration-seconds 30 horse.jpg cat.png --plot load.png
   bakery bench --rate 50 --expect espresso coffee.png
   bakery bench -m add_ten --input x=array.npy --requests 1000 --json
+  bakery bench -m prices --input 'rooms=[3, 1]' --input city=Bath house.jpg
 
 \b
 Exit codes: 0 all responses were correct, 1 a request failed or a response was wrong, 2 wrong usage, 3 cannot connect,
@@ -57,8 +59,9 @@ _BRIEF = (
     "--input",
     "inputs",
     multiple=True,
-    metavar="[NAME=]FILE",
-    help="Arrays to send instead of photos, as for `predict`. Repeatable.",
+    metavar="[NAME=]FILE|JSON",
+    help="Arrays to send instead of photos, as for `predict`; with photos, another input of the model, as for `ask`. "
+    "Repeatable.",
 )
 @click.option(
     "--callers",
@@ -133,7 +136,7 @@ def bench(
     from savedmodel_bakery.client.load import generator, report
 
     images = (*images, *photos)
-    if bool(images) == bool(inputs):
+    if not images and not inputs:
         raise click.UsageError("pass what to send: either photos as arguments or arrays with --input")
     if duration_s is None and requests is None:
         duration_s = DEFAULT_DURATION_S
@@ -143,7 +146,7 @@ def bench(
     target = _open_target(context, atol)
     try:
         if images:
-            _add_images(target, images, batch_size, expect)
+            _add_images(target, images, batch_size, inputs, expect)
         else:
             _add_arrays(target, inputs, expect)
     except generator.CallFailedError as exc:
@@ -179,18 +182,26 @@ def _open_target(context: click.Context, atol: float) -> Target:
     return Target(connect, spec, signature=options["signature"], atol=atol)
 
 
-def _add_images(target: Target, images: tuple[str, ...], batch_size: int, expect: tuple[str, ...]) -> None:
-    """Add requests of `batch_size` images that take the images in turn."""
+def _add_images(
+    target: Target, images: tuple[str, ...], batch_size: int, inputs: tuple[str, ...], expect: tuple[str, ...]
+) -> None:
+    """Add requests of `batch_size` images that take the images, each with its other inputs, in turn."""
+    import numpy as np
+
     from savedmodel_bakery.answers.images import encode_images
 
     if len(expect) not in (0, 1, len(images)):
         raise click.UsageError(f"--expect was given {len(expect)} times: pass it once, or once per photo")
     labels = expect * len(images) if len(expect) == 1 else expect
-    contents = [read_file(image, "photo") for image in images]
+    rows = [encode_images([read_file(image, "photo")]) for image in images]
+    if inputs:
+        others = read_inputs(inputs, target.other_inputs(), len(images))
+        rows = [row | values for row, values in zip(rows, others, strict=True)]
     for first in range(0, math.lcm(len(images), batch_size), batch_size):
         places = [(first + place) % len(images) for place in range(batch_size)]
         expected = [labels[place] for place in places] if labels else None
-        target.add_images(encode_images([contents[place] for place in places]), expected)
+        batch = {alias: np.concatenate([rows[place][alias] for place in places]) for alias in rows[0]}
+        target.add_images(batch, expected)
 
 
 def _add_arrays(target: Target, inputs: tuple[str, ...], expect: tuple[str, ...]) -> None:

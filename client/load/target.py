@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from savedmodel_bakery.answers.other_inputs import Specs, other_inputs
 from savedmodel_bakery.answers.predictions import Prediction
+from savedmodel_bakery.answers.signatures import read_signatures
 from savedmodel_bakery.client.calls import ModelSpec, Predict, run_flow
 from savedmodel_bakery.client.flows import Flows
 from savedmodel_bakery.client.goldens import compare
@@ -55,6 +57,12 @@ class Target:
         self._signature = signature
         self._atol = atol
         self._exchanges: list[Exchange] = []
+
+    def other_inputs(self) -> Specs:
+        """Return the inputs of the signature beside the image, which the server's metadata state."""
+        with closing(self._connect()) as transport:
+            signatures = read_signatures(run_flow(self._flows.metadata(), transport.send))
+        return other_inputs(signatures.find(self._signature).inputs)
 
     def add(self, inputs: Mapping[str, Any], expected: Mapping[str, Any] | None = None) -> Prediction:
         """Add a request; it is sent once. Later responses must equal `expected`, or this first response."""

@@ -179,6 +179,15 @@ def test_ask(
     np.testing.assert_allclose(expected[1], scores_in(row), atol=1e-5)
 
 
+def test_bench(run: Callable[..., str], photos: list[Path], inputs: dict[str, Any], expected: np.ndarray) -> None:
+    """Each photo is sent with its own values, here in one request for all."""
+    values = {"image_2": inputs["image_2"], "tab": TAB.tolist(), "text": TEXT, "store": STORE}
+    named = [part for name, rows in values.items() for row in rows for part in ("--input", f"{name}={row}")]
+    labels = [part for row in expected for part in ("--expect", LABELS[row.argmax()])]
+    row = json.loads(run("bench", "--json", "--batch-size=3", "--requests=2", *named, *labels, *map(str, photos)))
+    assert (2, {}) == (row["answered"], row["errors"])
+
+
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_bulk(
     run: Callable[..., str],
