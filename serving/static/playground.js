@@ -8,6 +8,7 @@ const MAX_RETRY_AFTER_S = 10;
 const MAX_RESULTS = 50;
 const METHODS = { multilabel: "tags", image: "transform", heads: "answer" }; // of the client; the others are named as the task
 const TOKEN = /^[\w.~+/-]+=*$/; // RFC 6750, 2.1, as in client/credentials.py
+const SECOND_IMAGE = "image_2";
 const TOKEN_VARIABLE = "BAKERY_CLIENT_TOKEN";
 
 const byId = (id) => document.getElementById(id);
@@ -87,19 +88,26 @@ function modelPath(api, { model, version }) {
 const signatures = new Map();
 const tasks = new Map();
 
-async function hasPreview(target, signal) {
+async function signaturesOf(target, signal) {
   const path = modelPath("v1/models", target);
   if (!signatures.has(path)) {
     const { body } = await callPatiently(`${path}/metadata`, { signal });
-    signatures.set(path, Object.keys(body.metadata.signature_def.signature_def));
+    signatures.set(path, body.metadata.signature_def.signature_def);
   }
-  return signatures.get(path).includes("preview");
+  return signatures.get(path);
+}
+
+// Returns the inputs of a model beside the photo, by name, as the metadata state them.
+async function otherInputs(target, signal) {
+  const { serving_default: usual, top_k: other } = await signaturesOf(target, signal);
+  const { image, ...others } = (usual || other)?.inputs || {};
+  return image ? others : {};
 }
 
 // Returns what the model saw, the reason why that cannot be shown, or nothing if the model has no `preview`.
 async function preview(target, photo, signal) {
   try {
-    if (!(await hasPreview(target, signal))) return "";
+    if (!("preview" in (await signaturesOf(target, signal)))) return "";
     const inputs = { image: [{ b64: await toBase64(photo) }] };
     const options = { method: "POST", body: JSON.stringify({ signature_name: "preview", inputs }), signal };
     const { body } = await callPatiently(`${modelPath("v1/models", target)}:predict`, options);
@@ -199,6 +207,34 @@ function showVersions() {
   const versions = available.get(byId("model").value) || [];
   setOptions("version", versions);
   setOptions("other", ["", ...versions], (version) => version || "nothing");
+  showInputs();
+}
+
+// Shows a field for each other input of the chosen version; fields that stay keep what was entered.
+async function showInputs() {
+  const [target] = targets();
+  const inputs = target ? await otherInputs(target, new AbortController().signal).catch(() => ({})) : {};
+  if (target?.model !== targets()[0]?.model || target?.version !== targets()[0]?.version) return; // chosen meanwhile
+  const fields = Object.entries(inputs).sort().map(([name, input]) => inputField(name, input));
+  byId("input-fields").replaceChildren(...fields);
+  byId("inputs").hidden = fields.length === 0;
+}
+
+function inputField(name, { dtype, tensor_shape: { dim = [] } }) {
+  const id = `input-${name}`;
+  const isFile = name === SECOND_IMAGE;
+  const type = `${dtype.slice(3).toLowerCase()}[${dim.slice(1).map(({ size }) => size).join(",")}]`;
+  const kind = isFile ? "photo" : type === "string[]" ? "text" : `JSON, ${type}`;
+  const properties = isFile ? { type: "file", accept: "image/*" } : { autocomplete: "off", spellcheck: false };
+  const field = byId(id) || element("input", { id, name, ...properties });
+  return element("p", {}, element("label", { htmlFor: id }, `${name} (${kind})`), field);
+}
+
+// Returns what was entered for other inputs: for each its name, and a text or a file; nothing for no file.
+function entered() {
+  const fields = [...byId("input-fields").querySelectorAll("input")];
+  const values = fields.map((field) => [field.name, field.type === "file" ? field.files[0] : field.value]);
+  return values.filter(([, value]) => value !== undefined);
 }
 
 function setOptions(id, values, title = (value) => value) {
@@ -233,16 +269,17 @@ function runAll(files) {
   byId("clear").disabled = false;
   byId("no-results").hidden = true;
   const { signal } = running;
+  const values = entered();
   queued += lastFiles.length;
   for (const file of lastFiles) {
     queue = queue
-      .then(() => (signal.aborted ? null : runPhoto(file, chosen, signal)))
+      .then(() => (signal.aborted ? null : runPhoto(file, values, chosen, signal)))
       .catch((error) => say(`The result cannot be shown: ${error.message}`))
       .finally(() => { queued -= 1; });
   }
 }
 
-async function runPhoto(file, chosen, signal) {
+async function runPhoto(file, values, chosen, signal) {
   const name = file.name || "photo";
   say(`Running ${name} …`);
   const bitmap = await createImageBitmap(file).catch(() => null);
@@ -256,7 +293,7 @@ async function runPhoto(file, chosen, signal) {
   while (byId("results").children.length > MAX_RESULTS) byId("results").lastChild.remove();
   const summaries = [];
   try {
-    for (const target of chosen) summaries.push(await runVersion(file, bitmap, target, columns, signal));
+    for (const target of chosen) summaries.push(await runVersion({ file, values, target }, bitmap, columns, signal));
   } finally {
     if (bitmap) bitmap.close();
   }
@@ -264,18 +301,18 @@ async function runPhoto(file, chosen, signal) {
 }
 
 // Shows the result of one version of a model; returns a summary.
-async function runVersion(file, bitmap, target, columns, signal) {
+async function runVersion(request, bitmap, columns, signal) {
+  const { file, values, target } = request;
   const section = element("section", {}, element("h4", {}, `${target.model} version ${target.version}`));
   columns.append(section);
   const path = modelPath("photos", target);
-  const headers = { "Content-Type": "application/octet-stream" };
   let answer;
   try {
-    answer = await callPatiently(path, { method: "POST", body: file, headers, signal });
+    answer = await callPatiently(path, { method: "POST", ...photoBody(file, values), signal });
   } catch (error) {
     if (signal.aborted) return "";
     if (error.status === 401) askForToken(token && error.message);
-    section.append(element("p", { className: "error" }, error.message), requestDetails(file, target));
+    section.append(element("p", { className: "error" }, error.message), requestDetails(request));
     return error.message;
   }
   const { body: { task, results: [result] }, took } = answer;
@@ -283,18 +320,36 @@ async function runVersion(file, bitmap, target, columns, signal) {
   const { shown, summary, draw } = showResult(task, result);
   if (draw) section.append(await drawn(() => draw(bitmap, `${file.name}, ${summary}`)));
   section.append(...shown, hint(`Answered in ${took}.`));
-  section.append(await preview(target, file, signal), requestDetails(file, target));
+  section.append(await preview(target, file, signal), requestDetails(request));
   return `${summary}, in ${took}`;
+}
+
+// Returns the body of a request: the file as it is, or a form with the other inputs.
+function photoBody(file, values) {
+  if (!values.length) return { body: file, headers: { "Content-Type": "application/octet-stream" } };
+  const body = new FormData();
+  body.append("file", file);
+  for (const [name, value] of values) body.append(name, value);
+  return { body };
 }
 
 // The request as commands
 
 const shellWord = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
-function curlCommand(url, name) {
+function curlCommand(url, name, values) {
   const header = token ? `-H "Authorization: Bearer $${TOKEN_VARIABLE}" ` : "";
   const file = name === "-" ? "./-" : name; // - is stdin
-  return `curl ${header}--data-binary ${shellWord(`@${file}`)} ${shellWord(url)}`;
+  const fields = values.map(([field, value]) => (value instanceof File
+    ? formFile(field, value.name) : `--form-string ${shellWord(`${field}=${value}`)}`));
+  const body = values.length
+    ? [formFile("file", file), ...fields].join(" ") : `--data-binary ${shellWord(`@${file}`)}`;
+  return `curl ${header}${body} ${shellWord(url)}`;
+}
+
+// In quotes, because curl reads ; and , in the name of a file.
+function formFile(field, path) {
+  return `-F ${shellWord(`${field}=@"${path.replaceAll(/["\\]/g, "\\$&")}"`)}`;
 }
 
 const quoted = JSON.stringify; // for Python too
@@ -310,7 +365,7 @@ function clientCode({ model, version }, name, task) {
   ].join("\n");
 }
 
-function requestsCode(url, name) {
+function requestsCode(url, { file: { name }, values }) {
   const headers = token ? `, headers={"Authorization": "Bearer " + os.environ["${TOKEN_VARIABLE}"]}` : "";
   return [
     ...(token ? ["import os"] : []),
@@ -319,20 +374,33 @@ function requestsCode(url, name) {
     "import requests",
     "",
     `photo = Path(${quoted(name)}).read_bytes()`,
-    `response = requests.post(${quoted(url)}, data=photo${headers})`,
+    ...(values.length ? formCode(values) : []),
+    `response = requests.post(${quoted(url)}, ${values.length ? "data=data, files=files" : "data=photo"}${headers})`,
     "print(response.text)",
   ].join("\n");
 }
 
-function requestDetails(file, target) {
+function formCode(values) {
+  const files = ['"file": photo'];
+  const data = [];
+  for (const [field, value] of values) {
+    if (value instanceof File) files.push(`${quoted(field)}: Path(${quoted(value.name)}).read_bytes()`);
+    else data.push(`${quoted(field)}: ${quoted(value)}`);
+  }
+  return [`data = {${data.join(", ")}}`, `files = {${files.join(", ")}}`];
+}
+
+function requestDetails(request) {
+  const { file, values, target } = request;
   const path = modelPath("photos", target);
   const url = new URL(path, document.baseURI);
   const task = tasks.get(path);
   const isAtRoot = url.pathname === `/${path}`; // else a proxy adds a prefix, which the client cannot send
-  const python = task && isAtRoot ? clientCode(target, file.name, task) : requestsCode(url.href, file.name);
+  const useClient = task && isAtRoot && !values.length;
+  const python = useClient ? clientCode(target, file.name, task) : requestsCode(url.href, request);
   const details = element("details", {}, element("summary", {}, "Send this request yourself"));
   if (token) details.append(hint(`The token is read from the environment variable ${TOKEN_VARIABLE}.`));
-  details.append(...copyable("curl", curlCommand(url.href, file.name)), ...copyable("Python", python));
+  details.append(...copyable("curl", curlCommand(url.href, file.name, values)), ...copyable("Python", python));
   return details;
 }
 
@@ -363,6 +431,7 @@ byId("model").addEventListener("change", () => {
   byId("other").replaceChildren();
   showVersions();
 });
+byId("version").addEventListener("change", showInputs);
 byId("files").addEventListener("change", (event) => {
   runAll(event.target.files);
   event.target.value = ""; // the same file may be chosen again

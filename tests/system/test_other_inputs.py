@@ -8,6 +8,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 import requests
 from amqp_worker import WorkerProcess
+from browser import accessibility_report, chromium
 from mixed_networks import LABELS, RECIPE, SECOND_SIDES, SIDE, Colour, expected_scores, pairs
 from PIL import Image
 from rabbitmq import RabbitMQ
@@ -89,7 +92,7 @@ def version(folder: Path, photos: list[Path]) -> Path:
 
 @pytest.fixture(scope="module")
 def server(version: Path) -> Iterator[ServerProcess]:
-    flags = ("--model_name=pairs", f"--model_base_path={version.parent}")
+    flags = ("--model_name=pairs", f"--model_base_path={version.parent}", "--enable_playground")
     with ServerProcess(*flags, log=version.parent.parent / "server.log") as server:
         yield server
 
@@ -153,6 +156,29 @@ def test_photos_with_fields(
         [top["score"] for top in sorted(row["top"], key=lambda top: top["class_id"])] for row in answer["results"]
     ]
     np.testing.assert_allclose(expected, scores, atol=1e-5)
+
+
+def test_the_playground_has_a_field_for_each_input(
+    server: ServerProcess, photos: list[Path], inputs: dict[str, Any], expected: np.ndarray
+) -> None:
+    """It sends what they contain, as the command does that it shows."""
+    with chromium() as browser:
+        page = browser.new_page()
+        page.goto(f"{server.url}/")
+        page.get_by_label("tab (JSON, float[2])").fill(json.dumps(TAB[1].tolist()))
+        page.get_by_label("text (text)").fill(TEXT[1])
+        page.get_by_label("store (JSON, int32[1])").fill(json.dumps(STORE[1]))
+        page.get_by_label("image_2 (photo)").set_input_files(inputs["image_2"][1])
+        page.set_input_files("#files", photos[1])
+        page.locator("article details").wait_for()
+        shown = page.locator("article section").inner_text()
+        codes = [page.get_by_label(language).first.text_content() for language in ("curl", "Python")]
+        assert "" == accessibility_report(page)
+    assert f"{expected[1].max():.1%}".replace("%", " %") in shown, shown
+    for command in (["bash", "-c", codes[0]], [sys.executable, "-c", codes[1]]):
+        done = subprocess.run(command, cwd=photos[1].parent, capture_output=True, text=True, timeout=60, check=True)
+        [row] = json.loads(done.stdout)["results"]
+        np.testing.assert_allclose(expected[1], scores_in(row), atol=1e-5)
 
 
 @pytest.fixture

@@ -644,6 +644,7 @@ def test_clearing_the_results_ends_their_requests(
 ) -> None:
     page = open_page(served)
     choose(page, "classify")
+    page.select_option("#other", "1")  # whose metadata are not known yet
     # Screen readers announce only texts of elements that were there before.
     assert "none" != page.locator("#status").evaluate("status => getComputedStyle(status).display")
     page.route(step, lambda _route: None)
