@@ -57,6 +57,14 @@ def iou(counts: str, other: str) -> float:
     return float(lengths[is_set & is_other_set].sum() / union) if union else 1.0
 
 
+def difference(counts: str, other: str) -> float:
+    """Return 1 less the intersection over union of two masks; 1 if one of the texts does not hold run lengths."""
+    try:
+        return 1 - iou(counts, other)
+    except ValueError:
+        return 1.0
+
+
 def decode_mask(counts: str, size: tuple[int, int]) -> np.ndarray:
     """Return a mask, bool [height, width], from its run lengths and its height and width.
 

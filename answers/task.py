@@ -27,8 +27,8 @@ ROW_OUTPUTS = {"ok": "n", "error": "n"}
 Row = Mapping[str, Any]
 """The outputs for one image, by alias."""
 
-Scores = dict[Any, float]
-"""The scores of an image, by label or position."""
+Scores = dict[Any, Any]
+"""The scores of an image, by label or position: numbers, masks as run lengths, or pictures as arrays from 0 to 1."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -198,21 +198,14 @@ def _difference(alias: str, expected: np.ndarray, actual: np.ndarray, atol: floa
     is_different = actual != expected
     if alias.endswith(run_lengths.ALIAS) and actual.dtype.kind == "O":
         is_different[is_different] = [
-            _mask_difference(*pair) > atol for pair in zip(expected[is_different], actual[is_different], strict=True)
+            run_lengths.difference(*(each.decode("ascii", "replace") for each in pair)) > atol
+            for pair in zip(expected[is_different], actual[is_different], strict=True)
         ]
     differing = np.argwhere(is_different)
     if not len(differing):
         return ""
     first = tuple(differing[0])
     return f'"{alias}" is {actual[first]!r} at {list(map(int, first))}, expected {expected[first]!r}'
-
-
-def _mask_difference(expected: bytes, actual: bytes) -> float:
-    """Return 1 less the intersection over union of two masks; 1 if one of them is no run lengths."""
-    try:
-        return 1 - run_lengths.iou(expected.decode(), actual.decode())
-    except ValueError:
-        return 1.0
 
 
 def _shape_in_json(array: np.ndarray) -> tuple[int, ...]:

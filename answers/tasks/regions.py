@@ -92,7 +92,8 @@ class _Detect(Task[Detections]):
         return {"error": result.error, "boxes": [_cell(box) for box in result.boxes]}
 
     def labels_and_scores(self, row: Mapping[str, Any]) -> tuple[Hashable, Scores]:
-        return tuple(sorted(box["label"] for box in row["boxes"])), first_scores(row["boxes"])
+        masks = {("mask", box["label"]): box["mask_counts"] for box in reversed(row["boxes"]) if box.get("mask_counts")}
+        return tuple(sorted(box["label"] for box in row["boxes"])), first_scores(row["boxes"]) | masks
 
     def lines(self, result: Detections) -> list[str]:
         return [
@@ -218,15 +219,22 @@ class Picture(ImageResult):
         """
         if not self.ok:
             raise ValueError(f"there is no picture, because the image could not be read: {self.error}")
-        with naming_extras("Picture.array", "draw"):
-            return _read_png(self.png, ("L", "RGB", "I;16"), "picture", must_be="grey or RGB")
+        if self.png[24:26] == b"\x10\x02":  # bits and colours in the header (PNG, 11.2.1)
+            raise InvalidResponseError(
+                "the picture is RGB of 16 bits, which Pillow cannot read: decode `png` otherwise"
+            )
+        return _read_picture(self.png)
+
+
+def _read_picture(file: bytes) -> np.ndarray:
+    """Return the levels of a picture; 8 bits of 16 if it is RGB."""
+    with naming_extras("Picture.array", "draw"):
+        return _read_png(file, ("L", "RGB", "I;16"), "picture", must_be="grey or RGB")
 
 
 def _read_png(file: bytes, modes: tuple[str, ...], what: str, *, must_be: str) -> np.ndarray:
     from PIL import Image
 
-    if "RGB" in modes and file[24:26] == b"\x10\x02":  # bits and colours in the header (PNG, 11.2.1)
-        raise InvalidResponseError(f"the {what} is RGB of 16 bits, which Pillow cannot read: decode `png` otherwise")
     try:
         with Image.open(io.BytesIO(file), formats=["PNG"]) as image:
             if image.mode not in modes:
@@ -261,8 +269,11 @@ class _Transform(Task[Picture]):
         return {"error": result.error, "png": b64encode(result.png).decode()}
 
     def labels_and_scores(self, row: Mapping[str, Any]) -> tuple[Hashable, Scores]:
-        """Return the size: pictures of two versions are never equal byte by byte."""
-        return None if row["png"] is None else _size_of(row["png"]), {}
+        """Return the shape, and the picture from black to white: those of two versions are never equal."""
+        if row["png"] is None:
+            return None, {}
+        levels = _read_picture(row["png"])
+        return levels.shape, {levels.shape: levels / np.iinfo(levels.dtype).max}
 
     def lines(self, result: Picture) -> list[str]:
         width, height = _size_of(result.png)

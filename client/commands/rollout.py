@@ -110,8 +110,8 @@ def start(
     "paths",
     multiple=True,
     metavar="PATH",
-    help="Photos that both versions must answer alike, on the first server: a photo, folder, glob or archive, as for "
-    "bulk. Repeatable.",
+    help="Photos that both versions must answer alike, on the first server: a photo, folder, glob, archive or list, as "
+    "for bulk; a list also has other inputs. Repeatable.",
 )
 @click.option(
     "--min-equal-labels",
@@ -125,7 +125,8 @@ def start(
     type=FloatRange(0),
     default=0.1,
     show_default=True,
-    help="Largest mean difference of the scores.",
+    help="Largest mean difference of the scores; that of pictures is a part of white, that of masks 1 less their "
+    "intersection over union.",
 )
 @base_path_option
 @change_options

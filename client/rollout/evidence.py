@@ -10,6 +10,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+
+from savedmodel_bakery.answers import run_lengths
 from savedmodel_bakery.answers.other_inputs import other_inputs
 from savedmodel_bakery.answers.photo_files import FileList, open_file
 from savedmodel_bakery.answers.rows import Row
@@ -67,7 +70,7 @@ class Agreement:
     of a segmenter. Vectors and numbers have no labels, so all are equal. A photo is not equal either if a score is
     finite in one version only. `mean_difference` is the mean absolute difference of the scores, shares or numbers that
     both return for the same label, first over the labels of a photo, then over the photos; infinite if only one of two
-    scores is finite.
+    scores is finite. That of pictures is a part of white, and that of masks 1 less their intersection over union.
     """
 
     photos: int
@@ -87,8 +90,10 @@ def compare_on_photos(rollout: Rollout, photos: FileList, limits: Limits, *, sta
         )
     agreement = compare_rows(task, rows, canary_rows)
     if not agreement.photos:
+        reasons = [f", such as {key}: {row['error']}" for key, row in rows.items()]
         raise RolloutError(
             f"no photo to compare versions {stable} and {canary} on: neither could read any of {len(rows)}"
+            f"{''.join(reasons[:1])}"
         )
     share = agreement.equal / agreement.photos
     rollout.report(
@@ -138,8 +143,12 @@ def _answer(rollout: Rollout, photos: FileList, version: int) -> tuple[Task[Any]
         return task, {row["image"]: row for rows in job.run(opened) for row in rows}
 
 
-def _difference(score: float, other: float) -> float:
+def _difference(score: Any, other: Any) -> float:
     """Return the absolute difference; infinite if only one is finite. As for goldens, NaN equals NaN."""
+    if isinstance(score, str):
+        return run_lengths.difference(score, other)
+    if isinstance(score, np.ndarray):
+        return float(np.abs(score - other).mean())
     if score == other or (math.isnan(score) and math.isnan(other)):
         return 0.0
     return abs(score - other) if math.isfinite(score) and math.isfinite(other) else math.inf

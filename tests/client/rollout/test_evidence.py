@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import math
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
+from png import Writer
 
 from savedmodel_bakery.answers.photo_files import FileList
 from savedmodel_bakery.answers.rows import Row
@@ -43,9 +46,22 @@ def row(column: str, value: Any) -> Row:
     return {"ok": True, column: value}
 
 
-def png(side: int) -> bytes:
-    """The beginning of a PNG file."""
-    return b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + 2 * side.to_bytes(4, "big")
+def png(side: int, level: int = 0, mode: str = "RGB") -> bytes:
+    file = io.BytesIO()
+    Image.new(mode, (side, side), (level,) * 3 if mode == "RGB" else level).save(file, "PNG")
+    return file.getvalue()
+
+
+def deep_png(level: int) -> bytes:
+    """A pixel of RGB with 16 bits each."""
+    file = io.BytesIO()
+    Writer(1, 1, greyscale=False, bitdepth=16).write(file, [[level] * 3])
+    return file.getvalue()
+
+
+def masks(*labelled: tuple[str, str]) -> Row:
+    """Boxes with masks as run lengths."""
+    return {"ok": True, "boxes": [{"label": label, "score": 0.5, "mask_counts": counts} for label, counts in labelled]}
 
 
 def npz(mean: float) -> bytes:
@@ -76,8 +92,16 @@ BAD = {"ok": False, "label": None, "top": []}
         ([row("values", {"x": 3.0})], [row("values", {"x": 1.0})], Agreement(1, 1, 2.0)),
         ([points("a", 1.0)], [points("a", 4.0)], Agreement(1, 1, 1.0)),
         ([points("a", 1.0, score=None)], [points("b", 1.0, score=None)], Agreement(1, 0, 0.0)),
-        ([row("png", png(8))], [row("png", png(8) + b"other")], Agreement(1, 1, 0.0)),
+        ([row("png", png(8))], [row("png", png(8, 255))], Agreement(1, 1, 1.0)),
+        ([row("png", png(8, 65535, "I;16"))], [row("png", png(8, 0, "I;16"))], Agreement(1, 1, 1.0)),
+        ([row("png", deep_png(65535))], [row("png", deep_png(0))], Agreement(1, 1, 1.0)),
         ([row("png", png(8))], [row("png", png(9))], Agreement(1, 0, 0.0)),
+        # The first mask of a has 2 of 4 pixels in common with the other one, whose union is all 4; scores are equal.
+        (
+            [masks(("a", "04"), ("a", "?"), ("b", "22"))],
+            [masks(("a", "22"), ("b", "22"), ("a", "!"))],
+            Agreement(1, 1, 0.125),
+        ),
         ([row("npz", npz(3.0))], [row("npz", npz(1.0))], Agreement(1, 1, 2.0)),
         ([row("png", None) | {"ok": False}], [row("png", png(9))], Agreement(1, 0, 0.0)),
         ([BAD], [BAD], Agreement(0, 0, 0.0)),
@@ -105,8 +129,11 @@ BAD = {"ok": False, "label": None, "top": []}
         "numbers",
         "points",
         "other points",
-        "pictures of one size",
+        "pictures",
+        "pictures of 16 bits",
+        "pictures of RGB with 16 bits",
         "pictures of other sizes",
+        "masks",
         "no picture",
         "tensors",
         "only bad photos",
