@@ -63,6 +63,7 @@ class SessionProcess:
 
     def __init__(self, *, on_cpu: bool = False) -> None:
         self._on_cpu = on_cpu
+        self._is_running = False
 
     def __enter__(self) -> SessionProcess:
         with ExitStack() as cleanup:
@@ -98,25 +99,33 @@ class SessionProcess:
         """Start running requests on the SavedModel in a folder, which stays loaded for the next call.
 
         Returns a function that waits for the responses and returns the requests with them, in the same order. It must
-        be called before the next `start`. It raises a VerificationError if the SavedModel can't be loaded or run.
+        be called before the next `start`, which drops responses that were not waited for. It raises a VerificationError
+        if the SavedModel can't be loaded or run.
         """
+        if self._is_running:  # such as after an error between a start and the end of its wait
+            self._read_answer()
         requests_file, responses_file = self._folder / "requests", self._folder / "responses"
         with writing(self._folder):
             write_records(requests_file, requests)
         command = json.dumps([str(saved_model.absolute()), str(requests_file), str(responses_file)])
         with suppress(BrokenPipeError):  # if the process has ended, there is no answer either
             print(command, file=self._process.stdin, flush=True)
+        self._is_running = True
         return partial(self._wait_for, responses_file)
 
     def _wait_for(self, responses_file: Path) -> list[PredictionLog]:
-        assert self._process.stdout is not None
-        answer = self._process.stdout.readline()
+        answer = self._read_answer()
         reason = json.loads(answer) if answer else self._last_words()
         if reason:
             raise VerificationError(
                 f"the SavedModel fails in a Session, as tensorflow_model_server would run it: {reason}"
             )
         return _read_records(responses_file)
+
+    def _read_answer(self) -> str:
+        assert self._process.stdout is not None
+        self._is_running = False
+        return self._process.stdout.readline()
 
     def _last_words(self) -> str:
         """Return why the process ended by itself."""

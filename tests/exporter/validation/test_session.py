@@ -37,6 +37,14 @@ def test_what_a_network_prints_is_not_an_answer(noisy: Path) -> None:
             assert [2, 4] == decode_outputs(log)["y"].tolist()
 
 
+def test_responses_that_nobody_waited_for_are_dropped(noisy: Path) -> None:
+    """As after a bake that fails while it compares photos: the next one may use the same process."""
+    with SessionProcess() as session:
+        session.start(noisy.parent / "missing", [])
+        (log,) = session.run(noisy, [REQUEST])
+        assert [2, 4] == decode_outputs(log)["y"].tolist()
+
+
 def test_a_process_that_dies_is_an_error_and_leaves_no_files(
     noisy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
