@@ -61,7 +61,8 @@ class Target:
     def other_inputs(self) -> Specs:
         """Return the inputs of the signature beside the image, which the server's metadata state."""
         with closing(self._connect()) as transport:
-            signatures = read_signatures(run_flow(self._flows.metadata(), transport.send))
+            send: Callable[[Any], Any] = transport.send
+            signatures = read_signatures(run_flow(self._flows.metadata(), send))
         return other_inputs(signatures.find(self._signature).inputs)
 
     def add(self, inputs: Mapping[str, Any], expected: Mapping[str, Any] | None = None) -> Prediction:
