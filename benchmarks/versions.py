@@ -105,7 +105,8 @@ def table(rows: dict[str, list[Row]]) -> str:
     return "\n".join(lines)
 
 
-def _parse(_context: click.Context, _argument: click.Parameter, values: Sequence[str]) -> dict[str, Path]:
+def parse(_context: click.Context, _argument: click.Parameter, values: Sequence[str]) -> dict[str, Path]:
+    """Return the folders of versions by name."""
     versions = {name: Path(folder) for name, _, folder in (value.partition("=") for value in values)}
     for name, folder in versions.items():
         if not (folder / "saved_model.pb").is_file():
@@ -114,7 +115,7 @@ def _parse(_context: click.Context, _argument: click.Parameter, values: Sequence
 
 
 @click.command()
-@click.argument("versions", nargs=-1, required=True, metavar="NAME=FOLDER...", callback=_parse)
+@click.argument("versions", nargs=-1, required=True, metavar="NAME=FOLDER...", callback=parse)
 @click.option("--photo", type=click.Choice(list(photos.SIZES)), default="small", show_default=True)
 @click.option("--rounds", type=click.IntRange(1), default=12, show_default=True, help="Turns of each version.")
 @click.option("--calls", type=click.IntRange(1), default=10, show_default=True, help="Calls per turn and signature.")
