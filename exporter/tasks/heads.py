@@ -47,7 +47,7 @@ class Heads(Task):
     def tolerance(self) -> Tolerance:  # type: ignore[override]
         """The loosest parts of the tolerances of the heads."""
         tolerances = [task.tolerance for task in self.tasks.values()]
-        return Tolerance(
+        return _LoosestTolerance(
             atol=max(each.atol for each in tolerances),
             rtol=max(each.rtol for each in tolerances),
             share=min(each.share for each in tolerances),
@@ -102,6 +102,13 @@ class Heads(Task):
         ]
         differences = np.array([change.changes.max() for change in changes])
         return Change(min(change.agreement for change in changes), differences.max(keepdims=True))
+
+
+class _LoosestTolerance(Tolerance):
+    """A tolerance whose text says that the tasks of some heads may have a stricter one."""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}, for the loosest task of the heads"
 
 
 def of_head(by_role: Mapping[str, _Value], name: str) -> dict[str, _Value]:

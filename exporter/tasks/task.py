@@ -73,9 +73,9 @@ class Tolerance:
 
     def describe_for(self, task: Tolerance) -> str:
         """Return the text without the parts that don't apply to the task with this default."""
-        kept = ["atol", "rtol"] if task.atol or task.rtol else []
-        kept += [name for name in ("share", "iou") if getattr(task, name) < 1]
-        return str(Tolerance(**{name: getattr(self, name) for name in kept}))
+        absent = [] if task.atol or task.rtol else ["atol", "rtol"]
+        absent += [name for name in ("share", "iou") if getattr(task, name) == 1]
+        return str(self.replaced(**{name: getattr(Tolerance(), name) for name in absent}))
 
     def allows(self, differences: np.ndarray, expected: np.ndarray) -> bool:
         """Return whether all absolute differences from the expected values are allowed."""

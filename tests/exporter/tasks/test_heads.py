@@ -99,6 +99,8 @@ def test_what_is_stated_of_the_tolerance_is_for_all_heads(recipe_of: RecipeOf) -
     assert task.compare(answers, result, task.tolerance).is_within
     assert not task.compare(answers, result, task.tolerance.replaced(atol=1e-3)).is_within  # of the probabilities
     assert not task.compare(answers, result, task.tolerance.replaced(rtol=1e-3)).is_within  # of the number
+    allowed = task.tolerance.describe_for(task.tolerance)
+    assert "0.01 + 0.01 of the expected value, for the loosest task of the heads" == allowed
 
 
 def test_the_signature_of_a_head_and_its_label_are_compared_too(recipe_of: RecipeOf) -> None:
