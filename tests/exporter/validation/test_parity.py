@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,14 @@ from PIL import Image
 
 from savedmodel_bakery.errors import ParityError
 from savedmodel_bakery.exporter import resources, sources
-from savedmodel_bakery.exporter.recipe import complete_recipe
+from savedmodel_bakery.exporter.recipe import Recipe, complete_recipe
 from savedmodel_bakery.exporter.servable_module import ServableModule
 from savedmodel_bakery.exporter.sources.network import Network
 from savedmodel_bakery.exporter.tasks.classify import Classify
 from savedmodel_bakery.exporter.tasks.task import Doubt, Tolerance
+from savedmodel_bakery.exporter.tasks.unlabelled import Regress
+from savedmodel_bakery.exporter.validation import reference
+from savedmodel_bakery.exporter.validation.other_values import OtherValues
 from savedmodel_bakery.exporter.validation.parity import ParityCheck, recipe_doubts
 from savedmodel_bakery.exporter.validation.report import ParityReport, PhotoParity, PhotoPictures, write_html_page
 from savedmodel_bakery.exporter.validation.session import PhotoResponse
@@ -120,6 +124,38 @@ def test_the_right_recipe_agrees_also_on_a_turned_photo(small: Network, turned: 
 
 def test_a_recipe_that_ignores_the_orientation_is_followed(small: Network, turned: Path) -> None:
     report_on(small, SMALL_NAMES, [turned], orientation="ignore").check()
+
+
+def test_a_second_image_is_compared_by_its_own_preprocessing(recipe_of: Callable[..., Recipe], turned: Path) -> None:
+    """Its pixels, what the network makes of them, and what the source knows of it."""
+    photo, size = resources.example_photos()[0], (6, 4)
+    recipe = recipe_of(
+        task="regress", labels=None, outputs=None, image_2={"size": size, "crop": "letterbox", "channels": "BGR"}
+    )
+    network = Network(lambda _, image_2: tf.reduce_mean(image_2, [1, 2]), {"image_2": {"size": size}})
+    pixels, second = (
+        reference.fit(reference.read_upright(path, each), each)
+        for path, each in ((photo, recipe.preprocessing), (turned, recipe.second_preprocessing))
+    )
+    blue_first = reference.normalise(second[np.newaxis], recipe.second_preprocessing).mean((0, 1, 2))
+    right = PhotoResponse(
+        photo,
+        "",
+        {"serving_default": dict(zip("bgr", blue_first, strict=True))},
+        pixels,
+        OtherValues(second=turned),
+        second,
+    )
+
+    def report(response: PhotoResponse, recipe: Recipe = recipe) -> ParityReport:
+        check = ParityCheck(network, recipe, Regress(("b", "g", "r")), Regress.tolerance)
+        check.add([response])
+        return check.report()
+
+    assert report(right).is_within
+    assert not report(dataclasses.replace(right, second_pixels=second + 2)).is_within
+    other = recipe.with_(image_2={"size": (4, 6), "crop": "letterbox", "channels": "BGR"})
+    assert {"image_2.size": ((4, 6), (6, 4))} == report(right, other).departures
 
 
 class TestReport:
