@@ -51,6 +51,7 @@ __all__ = [
     "MAX_WHITE",
     "OPTIMISATIONS",
     "PADDED",
+    "PIXELS",
     "RESIZE_METHODS",
     "SCALES",
     "STRETCH",

@@ -50,6 +50,7 @@ class Network:
     application: str | None = None  # the network of keras.applications that it is, or has as a layer
     others: OtherInputs = field(default_factory=dict)  # inputs beside the image; a second image is normalised too
     tables: Sequence[Any] = ()  # lookup tables that it may read
+    scales_second: bool = True  # whether it scales a second image if it scales the first
 
     @property
     def returns_map(self) -> bool:
@@ -102,10 +103,20 @@ def from_keras_model(model: Any, name: str, layer: str | None = None, source_inp
     scaling_layer = find_scaling_layer(model, place)
     defaults = {} if scaling_layer is None else {"channels": "RGB"}
     recipe |= {} if scaling_layer is None else {"scale": "0..255"}
-    if any(find_scaling_layer(model, each) for each in second_places):
+    scales_second = all(find_scaling_layer(model, each) for each in second_places)
+    if seconds and scales_second:
         recipe["image_2"] |= {"scale": "0..255"}
     tables = find_tables(model)
-    return Network(call, recipe, defaults, scaling_layer, output_shape, others=split.others, tables=tables)
+    return Network(
+        call,
+        recipe,
+        defaults,
+        scaling_layer,
+        output_shape,
+        others=split.others,
+        tables=tables,
+        scales_second=scales_second,
+    )
 
 
 def recipe_from_outputs(names: Collection[str]) -> dict[str, Any]:

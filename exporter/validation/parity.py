@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from savedmodel_bakery.answers.other_inputs import SECOND_IMAGE
-from savedmodel_bakery.exporter.recipe import SCALES, Preprocessing, Recipe, describe_scale
+from savedmodel_bakery.exporter.recipe import PIXELS, SCALES, Preprocessing, Recipe, describe_scale
 from savedmodel_bakery.exporter.sources import keras_application
 from savedmodel_bakery.exporter.sources.network import Network
 from savedmodel_bakery.exporter.sources.training_code import FUNCTIONS
@@ -82,12 +82,21 @@ def _doubt_scale(preprocessing: Preprocessing, network: Network) -> list[str]:
     return []
 
 
+def _doubt_second_scale(recipe: Recipe, network: Network) -> list[str]:
+    if not network.scaling_layer or network.scales_second or recipe.second_preprocessing.mean_and_std != SCALES[PIXELS]:
+        return []
+    return [
+        f"the layer {network.scaling_layer!r} scales the first image only, and image_2 has the scale {PIXELS} too; if "
+        "the network does not scale it otherwise, state its scale in [image_2]"
+    ]
+
+
 class ParityCheck:
     """Compares the responses of a baked graph with the reference pipeline, batch by batch."""
 
     def __init__(self, network: Network, recipe: Recipe, task: Task, tolerance: Tolerance) -> None:
         self._network, self._recipe, self._task, self._tolerance = network.call, recipe, task, tolerance
-        self._doubts = recipe_doubts(recipe.preprocessing, network)
+        self._doubts = [*recipe_doubts(recipe.preprocessing, network), *_doubt_second_scale(recipe, network)]
         self._first: tuple[np.ndarray, NetworkResult] | None = None
         self._answers_alike: bool | None = None  # whether all outputs are those for the first photo; None for one photo
         self._preprocessing, self._departures = reference_preprocessing(recipe.preprocessing, network.recipe)

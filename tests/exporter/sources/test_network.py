@@ -193,12 +193,14 @@ def test_channels_first_are_measured_and_described_as_channels_last() -> None:
 def test_a_second_image_may_have_another_form_than_the_first() -> None:
     photo = keras.Input((8, 8, 3), name="photo")
     depth = keras.Input((1, 4, 6), dtype="uint8", name="depth")  # channels first
-    means = [layers.GlobalAveragePooling2D()(photo)]
+    means = [layers.GlobalAveragePooling2D()(layers.Rescaling(1 / 255, name="scale")(photo))]
     means.append(layers.GlobalAveragePooling2D(data_format="channels_first")(layers.Rescaling(1.0, -10)(depth)))
     network = from_keras_model(keras.Model([depth, photo], means), "pairs", source_input="photo,depth")
-    assert {"size": (8, 8), "image_2": {"size": (4, 6), "scale": "0..255", "channels": "GRAY"}} == network.recipe
+    second_recipe = {"size": (4, 6), "scale": "0..255", "channels": "GRAY"}  # whole numbers take pixels as they are
+    assert {"size": (8, 8), "scale": "0..255", "image_2": second_recipe} == network.recipe
+    assert ("scale", False) == (network.scaling_layer, network.scales_second)
     first, second = network.call(tf.ones([2, 8, 8, 3]), image_2=tf.fill([2, 4, 6, 1], 30.4)).values()  # type: ignore[union-attr]
-    np.testing.assert_allclose(np.ones((2, 3)), first)
+    np.testing.assert_allclose(np.full((2, 3), 1 / 255), first, rtol=1e-6)
     np.testing.assert_allclose(np.full((2, 1), 20.0), second)
     grey = keras.Input((8, 8, 1), name="grey")
     assert {"size": (8, 8), "channels": "RGB"} == from_keras_model(

@@ -147,7 +147,7 @@ def test_a_second_image_is_compared_by_its_own_preprocessing(recipe_of: Callable
         second,
     )
 
-    def report(response: PhotoResponse, recipe: Recipe = recipe) -> ParityReport:
+    def report(response: PhotoResponse, recipe: Recipe = recipe, network: Network = network) -> ParityReport:
         check = ParityCheck(network, recipe, Regress(("b", "g", "r")), Regress.tolerance)
         check.add([response])
         return check.report()
@@ -156,6 +156,9 @@ def test_a_second_image_is_compared_by_its_own_preprocessing(recipe_of: Callable
     assert not report(dataclasses.replace(right, second_pixels=second + 2)).is_within
     other = recipe.with_(image_2={"size": (4, 6), "crop": "letterbox", "channels": "BGR"})
     assert {"image_2.size": ((4, 6), (6, 4))} == report(right, other).departures
+    scaling = dataclasses.replace(network, scaling_layer="scale", scales_second=False)
+    [doubt] = report(right, recipe.with_(scale="0..255"), scaling).doubts
+    assert "the layer 'scale' scales the first image only, and image_2 has the scale 0..255 too" in doubt
 
 
 class TestReport:
