@@ -27,9 +27,9 @@ pytestmark = pytest.mark.slow
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 COMMAND = [sys.executable, "-m", "savedmodel_bakery.exporter"]
 
-# Of probabilities: the last layers are float32, which other CPUs round differently. Stems that are rounded to other
-# codes, and pools without oneDNN, change them more.
-SAME_CODES, SAME_BUT_SOME_CODES = 1e-6, 1e-3
+# Of probabilities: the last layers are float32, which other CPUs round differently. Numbers that are rounded to other
+# codes, as after a stem or a norm in float32, and pools without oneDNN, change them more.
+SAME_CODES, SAME_BUT_SOME_CODES = 1e-6, 3e-3
 # The variables, the instructions that oneDNN's log then states, and the tolerance. Without oneDNN, quantised operations
 # use it all the same.
 OTHER_CPUS = {
