@@ -21,11 +21,11 @@ FROM ${PYTHON_BASE} AS tools
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONDONTWRITEBYTECODE=1
 WORKDIR /src
 COPY requirements/image-tools.lock requirements/
-# The version of strip does not matter, that of mimalloc is the one of Debian 12, and no image contains the lists of packages.
+# The version of strip does not matter, and no image contains the lists of packages.
 # hadolint ignore=DL3008,DL3009
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
     apt-get update --quiet \
-    && apt-get install --quiet --yes --no-install-recommends binutils libmimalloc2.0 \
+    && apt-get install --quiet --yes --no-install-recommends binutils \
     && python3 -m venv --without-pip /opt/bakery \
     && python3 -m venv /opt/tools \
     && /opt/tools/bin/python3 -m pip install --require-hashes --requirement requirements/image-tools.lock
@@ -47,7 +47,7 @@ RUN env --unset=PIP_PYTHON pip wheel --no-build-isolation --no-deps --wheel-dir 
 
 # The embedded server and its dependencies, without what serving does not use: TensorFlow's C++ headers, a Python binding of
 # MLIR, symbol tables and tests. Only TensorFlow's libraries can be stripped; those of NumPy would no longer load.
-# entrypoint.sh replaces the C library's memory allocation by mimalloc. PACKAGES=buckets adds the clients of s3:// and gs://.
+# PACKAGES=buckets adds the clients of s3:// and gs://.
 FROM tools AS server-packages
 ARG PACKAGES=embedded
 COPY requirements/${PACKAGES}.lock requirements/
@@ -56,8 +56,6 @@ RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
 COPY --from=wheel /wheels /wheels
 COPY tools/finish_environment.sh tools/
 RUN pip install --no-compile --no-deps --no-index /wheels/*.whl \
-    && cp /usr/lib/*/libmimalloc.so.2 /opt/bakery/lib/ \
-    && cp /usr/share/doc/libmimalloc2.0/copyright /opt/bakery/lib/libmimalloc.copyright \
     && tools/finish_environment.sh
 
 FROM tools AS client-packages

@@ -14,7 +14,6 @@
 #                     is 256; in the embedded server they wait, so its default is four per CPU
 #   GLIBC_TUNABLES    Default: glibc.malloc.hugetlb=1, which uses huge pages where Linux grants them on request, for
 #                     large requests
-#   LD_PRELOAD        Of the embedded server. Default: mimalloc, which replaces the C library's memory allocation
 #
 # With `serve` as the first argument it follows SageMaker's contract, with AIP_HTTP_PORT in the environment that of
 # Vertex AI, whose other variables the server itself reads.
@@ -64,10 +63,6 @@ if "$is_embedded"; then
     server=(bakery model-server --engine=embedded --grpc_max_threads="${GRPC_MAX_THREADS:-0}")
     if [[ "$MODEL_BASE_PATH" == *://* ]]; then
         server+=(--model_cache_dir="$MODEL_CACHE_DIR")
-    fi
-    mimalloc=/opt/bakery/lib/libmimalloc.so.2
-    if [[ -e "$mimalloc" ]]; then
-        export LD_PRELOAD="${LD_PRELOAD-$mimalloc}"
     fi
 fi
 

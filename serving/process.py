@@ -29,8 +29,8 @@ if _trim is not None:
 
 # Parameters of mallopt(3), and values for them: all memory comes from one heap, and what is freed stays there for later
 # requests until `trim_memory`. The kernel must clear new memory, which took more time than decoding a photo of 12
-# megapixels. In the heap of another thread, or with M_MMAP_MAX, each block above 32 MiB would be new (sysmalloc in
-# glibc's malloc/malloc.c). Without fast bins, what is left over beside an aligned array is joined with it.
+# megapixels. By default, and in the heaps of other threads, glibc maps new memory for each block above 32 MiB
+# (sysmalloc in malloc/malloc.c). Without fast bins, what is left over beside an aligned array is joined with it.
 _M_TOP_PAD = -2  # maps memory before it is needed, so not if that is limited
 _MALLOPT = {1: 0, -1: -1, _M_TOP_PAD: 2**26, -4: 0, -8: 1}  # M_MXFAST, M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX
 
@@ -56,7 +56,7 @@ def release_memory() -> None:
     """Collect garbage and return free memory to the system, from all heaps where the C library supports it.
 
     Loading a model needs more memory than the loaded model. Python keeps cyclic garbage until its next collection, and
-    the C library keeps freed memory for later use, in one heap per thread.
+    the C library keeps freed memory for later use.
     """
     gc.collect()
     trim_memory()
