@@ -74,6 +74,7 @@ CANDIDATES = {
         "a common hand-written export, embedded server with TensorFlow's memory pool, gRPC", "grpc", "baseline",
         variables=(("TF_ONEDNN_USE_SYSTEM_ALLOCATOR", "0"),),
     ),
+    "baseline-embedded": Candidate("a common hand-written export, embedded server, gRPC", "grpc", "baseline"),
     "ours-fast": Candidate("ours, --decode fast, embedded server, gRPC", "grpc", "fast"),
     "ours-exact": Candidate("ours, --decode exact, embedded server, gRPC", "grpc", "exact"),
     "ours-int8": Candidate("ours, --precision int8 --decode fast, embedded server, gRPC", "grpc", "int8"),
