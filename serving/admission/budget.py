@@ -19,7 +19,7 @@ from savedmodel_bakery.serving.admission.limits import RETRY_AFTER_S, OverloadEr
 SHARE = 0.7  # of the memory of the machine or of the container, that the process may use by default
 _CRITICAL_SHARE = 0.85
 _MIN_SHARE = 0.1  # that requests may use however large the models are
-_MIN_BURST_BYTES = 128 * 2**20
+_MIN_BURST_BYTES = 256 * 2**20  # more than photos of a megapixel take, so that these never need it again
 _TRIM_DELAY_S = 5.0  # not between requests that follow each other: memory that returned must be cleared again
 _SMALL_SHARE = 1 / 16  # of the budget: what a request may hold that does not wait for larger ones
 
