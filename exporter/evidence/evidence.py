@@ -122,6 +122,10 @@ class Evidence(ABC):
     def is_exact(self, fit: Fit) -> bool:
         """Return whether no recipe can agree better."""
 
+    def ends_search(self, fit: Fit) -> bool:
+        """Return whether a recipe is so near that the search need not begin elsewhere too."""
+        return self.is_exact(fit)
+
     @abstractmethod
     def certainty(self, best: Fit, other: Fit) -> Certainty:
         """Return how surely a recipe is farther from the evidence than the nearest one."""

@@ -60,6 +60,10 @@ class Inputs(Evidence):
         """See Evidence."""
         return fit.distance <= EXACT
 
+    def ends_search(self, fit: Fit) -> bool:
+        """See Evidence."""
+        return self.is_same(fit)
+
     def certainty(self, best: Fit, other: Fit) -> Certainty:
         """See Evidence."""
         return farther(best.distance, other.distance, 1.0)

@@ -187,7 +187,7 @@ class Search:
             best = self._improve(self._improve(begin, fixed | {"scale", "channels"}), fixed)
             self.measure(best)
             yield best
-            if self._evidence.is_exact(self.fit(best)) or best in made:
+            if self._evidence.ends_search(self.fit(best)) or best in made:
                 return
             made.append(best)
 
