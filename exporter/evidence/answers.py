@@ -73,6 +73,7 @@ _NETWORK_GROUPS: Groups = {("scale", "channels"): _scales, **PIXELS}
 _LABEL_GROUPS: Groups = {
     ("scale", "channels"): _scales,
     ("orientation",): one_of("orientation", "exif", "ignore"),
+    ("alpha",): one_of("alpha", "background", "drop"),
     ("crop",): one_of("crop", "none", "1", "7/8", "letterbox"),
     ("resize", "antialias"): combinations(resize=("bilinear", "bicubic", "area"), antialias=(False, True)),
 }

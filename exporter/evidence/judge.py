@@ -205,7 +205,8 @@ def _remark(evidence: Evidence, name: str, found: Found, is_stated: bool) -> str
         return "stated, agrees" if is_stated else "found"
     alternative = found.alternatives.get(name)
     if alternative is None or alternative.fit.distance == found.fit.distance:
-        return f"{'stated, ' if is_stated else ''}of no effect on these photos"
+        is_tried = any(name in fields for fields in evidence.groups)
+        return f"{'stated, ' if is_stated else ''}{'of no effect on these photos' if is_tried else 'not compared'}"
     if is_stated:
         is_told = evidence.certainty(found.fit, alternative.fit)
         return f"stated, {'agrees' if is_told else 'not told apart by these photos'}"

@@ -364,6 +364,9 @@ def test_labelled_photos_tell_the_order_of_colours(labelled: Path) -> None:
     assert ("RGB", "probabilities") == (judgement.values["channels"], judgement.values["outputs"])
     assert "labelled photos" == judgement.kind
     assert "accuracy 1.00" in judgement.summary
+    assert ("not compared", "of no effect on these photos") == tuple(
+        judgement.remarks[name] for name in ("jpeg_dct", "alpha")
+    )
 
 
 LABELLED_CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
