@@ -66,7 +66,7 @@ def _scales(current: Preprocessing) -> Iterator[dict[str, Any]]:
     if current.channels == "GRAY":  # with one mean and deviation
         plain = [name for name, line in SCALES.items() if all(len(set(part)) == 1 for part in line)]
         return combinations(scale=plain)(current)
-    return combinations(scale=list(SCALES), channels=("RGB", "BGR"))(current)
+    return combinations(scale=list(dict.fromkeys([*SCALES, current.scale])), channels=("RGB", "BGR"))(current)
 
 
 _NETWORK_GROUPS: Groups = {("scale", "channels"): _scales, **PIXELS}
@@ -295,12 +295,13 @@ class Labelled(Evidence):
     The distance is the mean of -log p, of the probabilities p of the right labels, after their logarithms have been
     divided by the temperature for which it is least: a network that is only more confident is not nearer. One recipe is
     told from another by Student's t of the differences, photo by photo, one-sided: likely at a level of 0.5 %, surely
-    at 0.01 %, as many recipes are tried; on 10 photos or more, and only if p differs by 5 % in the mean. A training has
-    not always the resize with which its network is best.
+    at 0.01 %, as many recipes are tried; on 10 photos or more, and only if p differs by 5 % in the mean. The resize is
+    not judged: a network is not always best with that of its training.
     """
 
     kind = "labelled photos"
     groups = _LABEL_GROUPS
+    untold = frozenset({"resize", "antialias"})
     noise = 0.05
 
     def __init__(self, photos: Sequence[Path], ids: np.ndarray, runner: Runner) -> None:

@@ -83,6 +83,7 @@ class Evidence(ABC):
         digest: the SHA-256 of the evidence.
         size: height and width of the network's input, if the evidence shows them.
         groups: the groups of fields that are tried together, each with the values to try.
+        untold: those of these fields that the evidence does not judge, however far their values are.
         noise: the largest difference of two distances that means nothing.
     """
 
@@ -91,6 +92,7 @@ class Evidence(ABC):
     digest: str
     size: tuple[int, int] | None = None
     groups: Groups
+    untold: frozenset[str] = frozenset()
     noise: float
 
     @cached_property

@@ -10,7 +10,7 @@ from typing import Any
 from savedmodel_bakery.defaults import SEARCH_S
 from savedmodel_bakery.errors import EvidenceError, RecipeError
 from savedmodel_bakery.exporter.evidence.evidence import Certainty, Evidence
-from savedmodel_bakery.exporter.evidence.search import Found, Search
+from savedmodel_bakery.exporter.evidence.search import Alternative, Found, Search
 from savedmodel_bakery.exporter.recipe import LETTERBOXES, Preprocessing, Recipe
 from savedmodel_bakery.exporter.recipe.fields import fields_of
 
@@ -111,7 +111,7 @@ def judge(
     search = Search(evidence, seconds)
     found = best = search.find(start, frozenset(known) | {"size"})
     if known and not evidence.is_exact(found.fit):
-        best = min(found, search.find(start, frozenset({"size"})), key=_distance)
+        best = min(found, search.find(start, frozenset({"size", *(evidence.untold & known.keys())})), key=_distance)
         if all(getattr(best.preprocessing, name) == value for name, value in known.items()):
             found = best
     order = evidence.order(best.fit)
@@ -185,7 +185,7 @@ def _check_told(evidence: Evidence, found: Found, known: Mapping[str, Any]) -> N
     alike = []
     for name in ("scale", "channels", "crop", "resize", *(["antialias"] if has_antialias else [])):
         alternative = found.alternatives.get(name)
-        if name in known or not alternative or evidence.certainty(found.fit, alternative.fit):
+        if name in known or not alternative or _certainty(evidence, name, found, alternative):
             continue
         if LETTERBOXES.get(alternative.value) and found.preprocessing.letterbox_rounding is not None:
             continue  # they differ by a pixel, in photos of few sizes
@@ -200,6 +200,11 @@ def _check_told(evidence: Evidence, found: Found, known: Mapping[str, Any]) -> N
         raise EvidenceError(f"these {evidence.kind} agree {'; '.join(alike)}; state one{each}, or {more}")
 
 
+def _certainty(evidence: Evidence, name: str, found: Found, alternative: Alternative) -> Certainty:
+    """Return how surely another value of a field is farther from the evidence."""
+    return Certainty.NOT_TOLD if name in evidence.untold else evidence.certainty(found.fit, alternative.fit)
+
+
 def _remark(evidence: Evidence, name: str, found: Found, is_stated: bool) -> str:
     if name in found.fit.follows:
         return "stated, agrees" if is_stated else "found"
@@ -208,10 +213,10 @@ def _remark(evidence: Evidence, name: str, found: Found, is_stated: bool) -> str
         is_tried = any(name in fields for fields in evidence.groups)
         return f"{'stated, ' if is_stated else ''}{'of no effect on these photos' if is_tried else 'not compared'}"
     if is_stated:
-        is_told = evidence.certainty(found.fit, alternative.fit)
+        is_told = _certainty(evidence, name, found, alternative)
         return f"stated, {'agrees' if is_told else 'not told apart by these photos'}"
     compared = f"{evidence.shown(found.fit)} against {evidence.shown(alternative.fit)} for {_shown(alternative.value)}"
-    certainty = evidence.certainty(found.fit, alternative.fit)
+    certainty = _certainty(evidence, name, found, alternative)
     return f"{('not told apart by these photos', *_TELLING[::-1])[certainty]}: {compared}"
 
 

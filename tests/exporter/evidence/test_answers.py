@@ -18,6 +18,9 @@ from savedmodel_bakery.exporter import resources
 from savedmodel_bakery.exporter.evidence import Judgement, Sources, answers, default_photos, judge_all
 from savedmodel_bakery.exporter.evidence.answer_files import read_labelled, read_predictions
 from savedmodel_bakery.exporter.evidence.answers import Predictions, Runner
+from savedmodel_bakery.exporter.evidence.evidence import Certainty, Fit
+from savedmodel_bakery.exporter.evidence.judge import _certainty
+from savedmodel_bakery.exporter.evidence.search import Alternative, Found
 from savedmodel_bakery.exporter.recipe import Preprocessing
 from savedmodel_bakery.exporter.sources.network import Network
 
@@ -195,6 +198,7 @@ def test_a_mean_and_deviation_of_no_name_are_found(folder: Path, tmp_path: Path)
     found_mean, found_std = (np.array(part.split(","), float) for part in judgement.values["scale"].split(":"))
     assert np.allclose(mean, found_mean, atol=0.5)
     assert np.allclose(std, found_std, rtol=0.01)
+    assert judgement.remarks["channels"].startswith("found: ")
 
 
 CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
@@ -388,6 +392,17 @@ def test_what_contradicts_labels_is_named(labelled: Path, stated: dict[str, Any]
 def test_labelled_photos_do_not_take_a_more_confident_answer_for_a_better_one(labelled: Path) -> None:
     with pytest.raises(EvidenceError, match=r"^these labelled photos agree with --scale \S+ and --scale \S+ alike: ac"):
         judged(labelled, labelled, colours, **GEOMETRY, channels="RGB")
+
+
+def test_labelled_photos_do_not_judge_the_resize() -> None:
+    """A network is not always best with that of its training."""
+    evidence = answers.Labelled([Path("odd.png")] * 20, np.zeros(20, int), Runner(Network(logits)))
+    recipe = Preprocessing(size=(SIZE, SIZE), **{**STATED, "scale": "0..1", "channels": "RGB"})
+    best, worse = (Fit.of_losses(loss + RANDOM.normal(0, 0.1, 20), {}) for loss in (0, 1))
+    found, other = Found(recipe, best, {}), Alternative(None, worse)
+    assert (Certainty.NOT_TOLD, Certainty.SURE) == tuple(
+        _certainty(evidence, name, found, other) for name in ("resize", "scale")
+    )
 
 
 def test_answers_that_are_no_better_than_chance_are_called_so(labelled: Path) -> None:
