@@ -40,6 +40,7 @@ _BATCH = 16  # photos that run at once
 _ROUNDING = 0.29  # of pixels to whole levels, root mean square
 _BIASES = (0.0, -0.1, 0.0, -0.1)  # of rounding in the mean, for each draw; OpenCV's resize has -0.1
 _MOST_LEVEL = 0.05  # of the spread of predictions: a recipe by which a level changes more is a wrong one
+_NEAR = 0.005  # of the spread of predictions
 _LEAST = 1e-7  # a probability that counts as 0
 _TELLING = 1e-3
 _FLOAT32 = 1e-7  # by which part a rounded float32 differs from the number that was meant
@@ -250,6 +251,10 @@ class Predictions(Evidence):
     def is_exact(self, fit: Fit) -> bool:
         """See Evidence."""
         return fit.distance <= EXACT * self._level
+
+    def ends_search(self, fit: Fit) -> bool:
+        """See Evidence. A level may seem to change much for a wrong recipe, which then agrees by mistake."""
+        return self.is_exact(fit) or (self.is_same(fit) and fit.distance <= _NEAR * self._spread)
 
     def certainty(self, best: Fit, other: Fit) -> Certainty:
         """See Evidence."""
