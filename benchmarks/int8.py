@@ -32,7 +32,7 @@ NETWORKS: dict[str, tuple[str, ...]] = {
 }
 NETWORKS[_VIT] = (
     *("--model", "benchmarks.networks:vit_b16", "--labels", "imagenet", "--outputs", "probabilities", "--size", "224"),
-    *("--crop", "none", "--resize", "bilinear", "--scale", "-1..1", "--channels", "RGB"),
+    *("--crop", "none", "--resize", "bilinear", "--no-antialias", "--scale", "-1..1", "--channels", "RGB"),
 )
 """Options of `bakery bake`."""
 
@@ -49,7 +49,7 @@ if name.startswith("EfficientNet-Lite"):
 else:
     model = networks.vit_b16() if name == "ViT-B/16" else getattr(keras.applications, name)(weights=None)
 model.export(folder, verbose=False)
-print(*model.input_shape[1:3])
+print(*(size or 224 for size in model.input_shape[1:3]))
 """
 
 _CALLS = 3

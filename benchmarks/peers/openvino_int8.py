@@ -39,6 +39,7 @@ def main(saved_model: str, file: str, *kind: str) -> None:
     images = np.load(file)
     core = openvino.Core()
     model = core.read_model(saved_model)
+    model.reshape([1, *images.shape[1:]])  # a network may leave its size open
     options = {"model_type": nncf.ModelType.TRANSFORMER} if kind else {}
     dataset = nncf.Dataset([image[np.newaxis] for image in images])
     quantised = nncf.quantize(model, dataset, subset_size=len(images), **options)
