@@ -257,9 +257,10 @@ class Predictions(Evidence):
         return self.is_exact(fit) or (self.is_same(fit) and fit.distance <= _NEAR * self._spread)
 
     def certainty(self, best: Fit, other: Fit) -> Certainty:
-        """See Evidence."""
+        """See Evidence. Predictions that agree but for noise do not come from pixels that were rounded otherwise."""
         is_told = other.distance - best.distance > self.noise
-        return farther(best.distance, other.distance, self._level) if is_told else Certainty.NOT_TOLD
+        level = self._level if best.distance > self.noise else self.noise
+        return farther(best.distance, other.distance, level) if is_told else Certainty.NOT_TOLD
 
     def shown(self, fit: Fit) -> str:
         """See Evidence."""

@@ -86,6 +86,7 @@ function modelPath(api, { model, version }) {
 
 // Of available versions, by path.
 const signatures = new Map();
+let inputsShown = Promise.resolve(); // photos wait for it, so that a token with a low limit is asked once at a time
 const tasks = new Map();
 
 async function signaturesOf(target, signal) {
@@ -207,7 +208,7 @@ function showVersions() {
   const versions = available.get(byId("model").value) || [];
   setOptions("version", versions);
   setOptions("other", ["", ...versions], (version) => version || "nothing");
-  showInputs();
+  inputsShown = showInputs();
 }
 
 // Shows a field for each other input of the chosen version; fields that stay keep what was entered.
@@ -273,6 +274,7 @@ function runAll(files) {
   queued += lastFiles.length;
   for (const file of lastFiles) {
     queue = queue
+      .then(() => inputsShown)
       .then(() => (signal.aborted ? null : runPhoto(file, values, chosen, signal)))
       .catch((error) => say(`The result cannot be shown: ${error.message}`))
       .finally(() => { queued -= 1; });
@@ -431,7 +433,7 @@ byId("model").addEventListener("change", () => {
   byId("other").replaceChildren();
   showVersions();
 });
-byId("version").addEventListener("change", showInputs);
+byId("version").addEventListener("change", () => { inputsShown = showInputs(); });
 byId("files").addEventListener("change", (event) => {
   runAll(event.target.files);
   event.target.value = ""; // the same file may be chosen again
