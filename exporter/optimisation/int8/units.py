@@ -139,7 +139,8 @@ def _carriers(graph: FlatGraph) -> dict[str, list[str]]:
 
 
 def _is_added(graph: FlatGraph, name: str, uses: Mapping[str, list[Use]]) -> bool:
-    return len(uses[name]) == 1 and graph.nodes[uses[name][0].node].op in _ADDITIONS
+    user = graph.nodes.get(uses[name][0].node) if len(uses[name]) == 1 else None
+    return user is not None and user.op in _ADDITIONS
 
 
 def _is_large(unit: Unit, shapes: Mapping[str, tf.TensorShape]) -> bool:
