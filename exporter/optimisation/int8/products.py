@@ -18,10 +18,16 @@ import tensorflow as tf
 
 from savedmodel_bakery.exporter.optimisation.flat_graph import FlatGraph, Use
 from savedmodel_bakery.exporter.optimisation.int8.codes import MAX_WEIGHT, Codes, add_ends, add_kernel, quantise_kernel
-from savedmodel_bakery.exporter.optimisation.int8.units import MIN_CHANNELS, is_pointwise, only_user, pays
+from savedmodel_bakery.exporter.optimisation.int8.units import (
+    ALL_PRODUCTS,
+    CONVOLUTIONS,
+    MIN_CHANNELS,
+    is_pointwise,
+    names_before_last,
+    only_user,
+    pays,
+)
 from savedmodel_bakery.exporter.tensor_types import NodeDef
-
-_LINEAR = frozenset({"Conv2D", "DepthwiseConv2dNative", "MatMul", "BatchMatMulV2", "Einsum"})
 
 
 class Product(NamedTuple):
@@ -39,19 +45,15 @@ class Product(NamedTuple):
 def find_products(graph: FlatGraph, images: np.ndarray, excluded: Collection[str]) -> list[Product]:
     """Return the products that gain from codes, without `excluded` nodes.
 
-    The network runs on the first of the normalised images, float32 [images, height, width, channels], because static
-    shapes may be unknown. The last operations with weights stay float32, because scores would
-    be too coarse otherwise.
+    The network runs on the first two of the normalised images, float32 [images, height, width, channels], because
+    static shapes may be unknown. The last operations with weights stay float32, because scores would be too coarse
+    otherwise.
     """
-    order, uses = graph.order(), graph.uses()
-    linear = [name for name in order if graph.nodes[name].op in _LINEAR]
-    before_linear = graph.dependencies(source for name in linear for source in graph.nodes[name].input)
+    uses = graph.uses()
     inputs = {
         name: count
-        for name in linear
-        if name in before_linear
-        and name not in excluded
-        and (count := _inputs_per_row(graph, graph.nodes[name])) >= MIN_CHANNELS
+        for name in names_before_last(graph, CONVOLUTIONS | ALL_PRODUCTS)
+        if name not in excluded and (count := _inputs_per_row(graph, graph.nodes[name])) >= MIN_CHANNELS
     }
     sources = {name: graph.origin(graph.nodes[name].input[0]) for name in inputs}
     tensors = [*inputs, *sources.values()]

@@ -19,7 +19,6 @@ from savedmodel_bakery.exporter.optimisation.int8.products import convert_produc
 from savedmodel_bakery.exporter.optimisation.int8.units import (
     find_units,
     multiply_adds,
-    passed_inputs,
     passed_operations,
 )
 from savedmodel_bakery.exporter.tensor_types import ConcreteFunction, NormalisedBatch
@@ -43,11 +42,12 @@ def quantise(graph: FlatGraph, images: np.ndarray) -> Coverage:
     The rest stays float32. Changes the graph, whose batch norms must be folded. The ranges of activations are measured
     with the images: normalised, float32 [images, height, width, channels].
     """
-    units = find_units(graph)
+    passed = passed_operations(graph)
+    units = find_units(graph, passed)
     products = find_products(graph, images, {unit.convolution for unit in units})
     if not units and not products:
         return Coverage(0, 0.0)
-    passed = {name: passed_inputs(graph, graph.nodes[name]) for name in passed_operations(graph)} if units else {}
+    passed = passed if units else {}
     total = multiply_adds(graph, images[:1])
     tensors = [(unit.source, unit.last, unit.unpadded, unit.summand) for unit in units]
     measured = [tensor for of_unit in tensors for tensor in of_unit if tensor is not None]

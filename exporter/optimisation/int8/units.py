@@ -6,7 +6,7 @@ convolution ─► bias ─► add another unit's output ─► Relu or Relu6
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +17,7 @@ from savedmodel_bakery.exporter.tensor_types import NodeDef
 
 CONVOLUTIONS = frozenset({"Conv2D", "DepthwiseConv2dNative"})
 PRODUCTS = frozenset({"MatMul"})
-_ALL_PRODUCTS = PRODUCTS | {"BatchMatMulV2", "Einsum"}
+ALL_PRODUCTS = PRODUCTS | {"BatchMatMulV2", "Einsum"}
 _ACTIVATIONS = frozenset({"Relu", "Relu6"})
 _ADDITIONS = frozenset({"Add", "AddV2"})
 _PASSED = frozenset({"MaxPool", "AvgPool", "ConcatV2"})
@@ -49,16 +49,15 @@ class Unit:
     multiply_adds: int  # per image
 
 
-def find_units(graph: FlatGraph) -> list[Unit]:
-    """Return the units in the order in which the network computes them.
+def find_units(graph: FlatGraph, passed: Mapping[str, Sequence[str]]) -> list[Unit]:
+    """Return the units in the order in which the network computes them; see `passed_operations`.
 
     The last operation with weights stays float32, because scores would be too coarse otherwise, and so do convolutions
     with few input channels, with groups or of one pixel, such as those of gates.
     """
     order, uses = graph.order(), graph.uses()
-    linear = [name for name in order if graph.nodes[name].op in CONVOLUTIONS | PRODUCTS]
-    before_linear = graph.dependencies(source for name in linear for source in graph.nodes[name].input)
-    convolutions = [name for name in linear if name in before_linear and _is_supported(graph, graph.nodes[name])]
+    before_last = names_before_last(graph, CONVOLUTIONS | PRODUCTS)
+    convolutions = [name for name in before_last if _is_supported(graph, graph.nodes[name])]
     sources = {name: graph.origin(graph.nodes[name].input[0]) for name in convolutions}
     shapes = graph.shapes([*convolutions, *sources.values()])
     units: dict[str, Unit] = {}
@@ -66,19 +65,30 @@ def find_units(graph: FlatGraph) -> list[Unit]:
         if _has_supported_shapes(graph, graph.nodes[name], shapes[sources[name]], shapes[name]):
             unit = _unit_of(graph, name, shapes[sources[name]], shapes[name], uses)
             units[unit.last] = unit
-    units = _drop_alone(graph, units, shapes)
+    units = _drop_alone(graph, units, shapes, passed)
     _take_additions(graph, units, order, uses)
     return sorted(units.values(), key=lambda unit: order.index(unit.last))
 
 
-def passed_operations(graph: FlatGraph) -> list[str]:
-    """Return the operations that can take codes and return codes of the same range: pools and concatenations.
+def names_before_last(graph: FlatGraph, operations: Set[str]) -> list[str]:
+    """Return the nodes with one of the operations that another of these depends on, in the order of computing them."""
+    linear = [name for name in graph.order() if graph.nodes[name].op in operations]
+    needed = graph.dependencies(source for name in linear for source in graph.nodes[name].input)
+    return [name for name in linear if name in needed]
+
+
+def passed_operations(graph: FlatGraph) -> dict[str, list[str]]:
+    """Return the inputs of operations that can take codes and return codes of one range: pools and concatenations.
 
     Global average pools stay float32: their output is too fine for the codes of their input.
     """
     passed = [name for name in graph.order() if _can_pass(graph.nodes[name])]
     averages = graph.shapes([name for name in passed if graph.nodes[name].op == "AvgPool"])
-    return [name for name in passed if name not in averages or averages[name][1:3] != [1, 1]]
+    return {
+        name: passed_inputs(graph, graph.nodes[name])
+        for name in passed
+        if name not in averages or averages[name][1:3] != [1, 1]
+    }
 
 
 def _can_pass(node: NodeDef) -> bool:
@@ -96,12 +106,17 @@ def passed_inputs(graph: FlatGraph, node: NodeDef) -> list[str]:
     return [graph.origin(source) for source in inputs]
 
 
-def _drop_alone(graph: FlatGraph, units: Mapping[str, Unit], shapes: Mapping[str, tf.TensorShape]) -> dict[str, Unit]:
+def _drop_alone(
+    graph: FlatGraph,
+    units: Mapping[str, Unit],
+    shapes: Mapping[str, tf.TensorShape],
+    passed: Mapping[str, Sequence[str]],
+) -> dict[str, Unit]:
     """Return the units that are worth their codes: they get them from others, hand them to others, or are large.
 
     A 1 × 1 convolution whose output is read as numbers, as before a swish, is left to `products`, which return them.
     """
-    carriers, uses = _carriers(graph), graph.uses()
+    carriers, uses = _carriers(graph, passed), graph.uses()
     kept, previous = dict(units), -1
     while previous != len(kept):
         previous = len(kept)
@@ -126,13 +141,13 @@ def _drop_alone(graph: FlatGraph, units: Mapping[str, Unit], shapes: Mapping[str
     return kept
 
 
-def _carriers(graph: FlatGraph) -> dict[str, list[str]]:
+def _carriers(graph: FlatGraph, passed: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
     """Return the operations that may hand on the codes of their inputs, in the order in which they are computed."""
-    passed, carriers = set(passed_operations(graph)), dict[str, list[str]]()
+    carriers = dict[str, Sequence[str]]()
     for name in graph.order():
         node = graph.nodes[name]
         if name in passed:
-            carriers[name] = passed_inputs(graph, node)
+            carriers[name] = passed[name]
         elif node.op in _ADDITIONS | _ACTIVATIONS:
             carriers[name] = [graph.origin(source) for source in node.input]
     return carriers
@@ -172,7 +187,7 @@ def multiply_adds(graph: FlatGraph, image: np.ndarray) -> int:
     nodes = [
         node
         for node in graph.nodes.values()
-        if node.op in CONVOLUTIONS | _ALL_PRODUCTS and _is_weight(graph, node.input[1])
+        if node.op in CONVOLUTIONS | ALL_PRODUCTS and _is_weight(graph, node.input[1])
     ]
     outputs = graph.function([node.name for node in nodes], tf.shape)(tf.constant(image))
     weights = graph.shapes([node.input[1] for node in nodes])

@@ -53,6 +53,17 @@ def constant(graph: FlatGraph, name: str) -> np.ndarray:
     return np.asarray(tf.make_ndarray(graph.nodes[name].attr["value"].tensor))
 
 
+def with_one_layer(model: Any, batch: np.ndarray) -> FlatGraph:
+    """Return the graph of a model after it is quantised, which changes one layer."""
+    graph = flatten(trace(model))
+    assert graph is not None
+    drop_dead_operations(graph)
+    fold_constants(graph)
+    assert 1 == quantise(graph, batch).layers
+    graph.prune()
+    return graph
+
+
 SINGLE: dict[str, Callable[[Any], Any]] = {
     "1 × 1": lambda tensor: layers.Conv2D(16, 1, activation="relu")(tensor),
     "3 × 3, padded": lambda tensor: layers.Conv2D(16, 3, padding="same", activation="relu")(tensor),
@@ -72,12 +83,7 @@ def test_the_codes_of_a_convolution(layer: Callable[[Any], Any], lowest: float) 
     image = keras.Input((9, 9, 8))
     model = keras.Model(image, layers.Dense(3)(layers.Flatten()(layer(image))))
     batch = np.random.default_rng(0).uniform(lowest, 2, (4, 9, 9, 8)).astype(np.float32)
-    graph = flatten(trace(model))
-    assert graph is not None
-    drop_dead_operations(graph)
-    fold_constants(graph)
-    assert 1 == quantise(graph, batch).layers
-    graph.prune()
+    graph = with_one_layer(model, batch)
     quantised_input = node_of(graph, "QuantizeV2")
     convolution = node_of(graph, *QUANTISED[:2])
     _, kernel, bias, _, width_in, _, max_filter, _, width_out = convolution.input
@@ -112,12 +118,7 @@ def test_the_numbers_of_a_product(use_bias: bool, lowest: float) -> None:
     dense = layers.Conv2D(16, 1, use_bias=use_bias, bias_initializer="random_normal")
     model = keras.Model(rows, layers.Dense(3)(layers.Flatten()(dense(rows))))
     batch = np.random.default_rng(0).uniform(lowest, 2, (4, 9, 9, 8)).astype(np.float32)
-    graph = flatten(trace(model))
-    assert graph is not None
-    drop_dead_operations(graph)
-    fold_constants(graph)
-    assert 1 == quantise(graph, batch).layers
-    graph.prune()
+    graph = with_one_layer(model, batch)
     product = node_of(graph, "_QuantizedMatMul")
     _, kernel, _, _, width, _, max_weight = product.input
     low, step = constant(graph, node_of(graph, "QuantizeV2").input[1]), constant(graph, width) / 255
