@@ -121,7 +121,8 @@ def _drop_alone(
     while previous != len(kept):
         previous = len(kept)
         given = set(kept)
-        given |= {name for name, inputs in carriers.items() if given.issuperset(inputs)}
+        for name, inputs in carriers.items():
+            given.update([name] if given.issuperset(inputs) else ())
         wanted = {tensor for unit in kept.values() for tensor in (unit.source, unit.unpadded)}
         for name, inputs in reversed(carriers.items()):
             wanted.update(inputs if name in wanted else ())
